@@ -1,0 +1,102 @@
+"""Files that appear whole or not at all, their hashes, and locks on folders."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from geomix.errors import UserError
+
+
+@contextlib.contextmanager
+def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; when the block ends well it is fsynced and renamed to `path`.
+
+    When the block raises, or the disk is full, `path` keeps its old content and the temporary file is removed.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise UserError(f"{path}: the disk is full; the previous file is kept: free some space and run again") from error
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+    # the rename itself must survive a power loss
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _umask() -> int:
+    value = os.umask(0)
+    os.umask(value)
+    return value
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write `text` (UTF-8) to `path`, whole or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | os.PathLike, value: Any) -> None:
+    """Write `value` as indented JSON with sorted keys, whole or not at all; NaN is refused."""
+    write_text(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    """Read JSON, or raise a `UserError` that names the file."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid JSON ({error}); remove it and run the step that makes it again") from None
+
+
+def sha256(path: str | os.PathLike) -> str:
+    """SHA-256 of a file's content, in hex."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def folder_lock(folder: str | os.PathLike, doing: str) -> Iterator[None]:
+    """Hold an exclusive lock on `folder` (its `lock` file), or raise a `UserError` that says who holds it.
+
+    The kernel frees the lock when the process dies, however it dies.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise UserError(f"{folder}: {holder} is {doing} here: wait for it or stop it, then run again") from None
+        file.truncate(0)
+        job = os.environ.get("SLURM_JOB_ID")
+        file.write(f"process {os.getpid()} on {os.uname().nodename}" + (f" (Slurm job {job})" if job else ""))
+        file.flush()
+        yield
