@@ -1,0 +1,141 @@
+"""The configuration: reading and checking it, and the one notion of "a changed setting"."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from geomix.errors import UserError
+
+# keys of `training` that never change a result: they are left out of the settings, so changing one retrains nothing
+NEUTRAL_TRAINING_KEYS = ("device", "threads", "save_minutes", "log_every")
+# keys of an arm that say how the study treats it, not what is trained
+STUDY_ARM_KEYS = ("gated", "unmatched")
+# where the recordings lie is no setting: the prepared data's hashes stand for them
+LOCATION_KEYS = ("path", "download")
+
+
+def load_config(*overlays: str | os.PathLike, base: str | os.PathLike = "config.yaml") -> dict[str, Any]:
+    """Read `base` and lay each overlay over it as Snakemake does: dictionaries merge deeply, lists are replaced.
+
+    Returns the checked configuration; raises `UserError` naming the file or key at fault.
+    """
+    import yaml
+
+    config: dict[str, Any] = {}
+    for path in (base, *overlays):
+        try:
+            layer = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such configuration file; run from the project's root or name another") from None
+        except yaml.YAMLError as error:
+            raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+        if not isinstance(layer, dict):
+            raise UserError(f"{path}: a configuration is a dictionary of keys, not {type(layer).__name__}")
+        config = _merge(config, layer)
+    validate_config(config)
+    return config
+
+
+def _merge(under: Any, over: Any) -> Any:
+    if isinstance(under, dict) and isinstance(over, dict):
+        merged = dict(under)
+        for key, value in over.items():
+            merged[key] = _merge(under[key], value) if key in under else value
+        return merged
+    return copy.deepcopy(over)
+
+
+def validate_config(config: dict[str, Any], schema: str | os.PathLike | None = None) -> None:
+    """Check a merged configuration against config/schema.json and for sense; raise `UserError` naming the key at fault."""
+    import jsonschema
+
+    schema = Path(schema) if schema else Path(__file__).resolve().parents[2] / "config" / "schema.json"
+    validator = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
+    error = jsonschema.exceptions.best_match(validator.iter_errors(config))
+    if error is not None:
+        raise UserError("config: " + _explain(error))
+    arms = config["arms"]
+    for where, names in (
+        ("study.arms", config["study"]["arms"]),
+        ("comparison.planned", [name for pair in config["comparison"]["planned"] for name in pair]),
+        ("gate.arm", [config["gate"]["arm"]]),
+    ):
+        for name in names:
+            if name not in arms:
+                raise UserError(f"config: {where} names {name!r}, which is not among the arms: {_suggest(name, arms)}")
+    sets = set(evaluation_sets(config))
+    for anchor in filter(None, (config["gate"], config["gate"]["fallback"])):
+        for key in ("target", "tolerance"):
+            for name in anchor[key]:
+                if name not in sets:
+                    raise UserError(f"config: gate.{key} names {name!r}, which is not an evaluation set: {_suggest(name, sets)}")
+        missing = set(anchor["target"]) - set(anchor["tolerance"])
+        if missing:
+            raise UserError(f"config: gate.tolerance has no value for {sorted(missing)[0]!r}: give one for each target")
+    if arms[config["gate"]["arm"]].get("gated"):
+        raise UserError(f"config: arms.{config['gate']['arm']}.gated: the gate's own arm cannot wait for the gate")
+
+
+def _explain(error: Any) -> str:
+    """One sentence for a schema error: the key's path, the value and what is allowed."""
+    where = ".".join(str(part) for part in error.absolute_path) or "top level"
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        known = error.schema.get("properties", {})
+        unknown = [key for key in error.instance if key not in known]
+        if unknown:
+            return f"{where}: unknown key {unknown[0]!r}: {_suggest(unknown[0], known)}"
+    if error.validator == "required":
+        return f"{where}: {error.message}"
+    if error.validator == "enum":
+        return f"{where}: {error.instance!r} is not one of {', '.join(map(str, error.validator_value))}"
+    return f"{where}: {error.message}"
+
+
+def _suggest(name: str, known: Any) -> str:
+    close = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(map(str, known)))}"
+
+
+def evaluation_sets(config: dict[str, Any]) -> list[str]:
+    """Names of the sets that are decoded and scored: dev sets first, then test sets."""
+    names: list[str] = []
+    for key in ("dev", "test"):
+        value = config["corpus"][key]
+        names += value if isinstance(value, list) else [key]
+    return names
+
+
+def training_settings(config: dict[str, Any], arm: str, seed: int, track: str) -> dict[str, Any]:
+    """All that decides the weights of one training, and nothing else.
+
+    The rule's `params` and the state folder's hash are both made of this, so that there is one notion of "changed".
+    What the settings cannot know before the data exist, the hashes of the prepared data, is added by `settings_hash`.
+    """
+    arm_config = {key: value for key, value in config["arms"][arm].items() if key not in STUDY_ARM_KEYS}
+    model = {**config["model"]}
+    if "ff_dim" in arm_config:
+        model["ff_dim"] = arm_config.pop("ff_dim")
+    return {
+        "track": track,
+        "seed": int(seed),
+        "model": {**model, "features": config["features"]["mels"], "mixer": arm_config},
+        "training": {key: value for key, value in config["training"].items() if key not in NEUTRAL_TRAINING_KEYS},
+        "augmentation": dict(config["augmentation"]),
+        "data": {
+            "corpus": {key: value for key, value in config["corpus"].items() if key not in LOCATION_KEYS},
+            "features": dict(config["features"]),
+            "tokenizer": dict(config["tokenizer"]),
+        },
+    }
+
+
+def settings_hash(settings: dict[str, Any], data_hashes: dict[str, str]) -> str:
+    """Twelve hex digits that name a training's state folder: its settings and the prepared data it reads."""
+    text = json.dumps({"settings": settings, "data": data_hashes}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
