@@ -1,0 +1,31 @@
+# Names that all stages share. Folders: DATA holds what is prepared once for all runs on a corpus, RUN what one run finds,
+# STATE the resumable states of its trainings, which Snakemake never touches.
+
+from geomix.config import evaluation_sets, training_settings
+
+DATA = f"data/{config['corpus']['name']}"
+RUN = f"results/{config['run']}"
+STATE = f"state/{config['run']}"
+LOGS = f"logs/{config['run']}"
+# one arm, track and seed
+ARM = f"{RUN}/{{track}}/{{arm}}/seed{{seed}}"
+
+STUDY = config["study"]
+ARMS = config["arms"]
+EVALUATION_SETS = evaluation_sets(config)
+DEV_SETS = config["corpus"]["dev"] if isinstance(config["corpus"]["dev"], list) else ["dev"]
+FEATURES = {"float32": "f32", "float16": "f16"}[config["features"]["dtype"]]
+TOKENIZER = f"{DATA}/tokenizer/{config['tokenizer']['kind']}-{config['tokenizer']['size'] or 'all'}"
+
+
+wildcard_constraints:
+    track="own",
+    arm="[A-Za-z0-9][A-Za-z0-9_.-]*",
+    seed="[0-9]+",
+    set="[A-Za-z0-9][A-Za-z0-9_.-]*",
+    factor=r"[0-9.]+",
+
+
+def of_study(pattern):
+    """`pattern` filled in for each track, arm and seed of the study."""
+    return expand(pattern, track=STUDY["tracks"], arm=STUDY["arms"], seed=STUDY["seeds"])

@@ -1,0 +1,73 @@
+# From recordings to manifests and features, once for all arms, seeds, tracks and runs on this corpus.
+
+CORPUS = config["corpus"]
+SPLITS = ["train", *EVALUATION_SETS]
+
+
+localrules:
+    download_subset,
+    prepare_corpus,
+    normalisation,
+
+
+rule download_subset:
+    output:
+        touch(f"{CORPUS.get('path')}/{{subset}}.complete"),
+    params:
+        folder=CORPUS.get("path"),
+    log:
+        f"{LOGS}/download/{{subset}}.log",
+    retries: 3
+    script:
+        "../workflow_scripts/download_subset.py"
+
+
+def downloads(wildcards):
+    if not CORPUS.get("download"):
+        return []
+    subsets = [name for key in ("train", "dev", "test") for name in CORPUS[key]]
+    return expand(f"{CORPUS['path']}/{{subset}}.complete", subset=subsets)
+
+
+rule prepare_corpus:
+    input:
+        downloads,
+    output:
+        manifests=expand(f"{DATA}/manifest/{{split}}.tsv", split=SPLITS),
+        summary=f"{DATA}/corpus.json",
+    params:
+        corpus={key: value for key, value in CORPUS.items() if key != "download"},
+        folder=DATA,
+    log:
+        f"{LOGS}/prepare_corpus.log",
+    script:
+        "../workflow_scripts/prepare_corpus.py"
+
+
+rule features:
+    input:
+        manifest=f"{DATA}/manifest/{{split}}.tsv",
+    output:
+        frames=f"{DATA}/features/{{split}}-sp{{factor}}.{FEATURES}",
+        index=f"{DATA}/features/{{split}}-sp{{factor}}.index.tsv",
+    params:
+        features=config["features"],
+    log:
+        f"{LOGS}/features/{{split}}-sp{{factor}}.log",
+    threads: 2
+    resources:
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=240,
+    script:
+        "../workflow_scripts/features.py"
+
+
+rule normalisation:
+    input:
+        expand(f"{DATA}/features/train-sp{{factor}}.{FEATURES}", factor=CORPUS["speed_factors"]),
+    output:
+        f"{DATA}/features/normalisation.json",
+    log:
+        f"{LOGS}/normalisation.log",
+    script:
+        "../workflow_scripts/normalisation.py"

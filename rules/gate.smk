@@ -1,0 +1,45 @@
+# Gated arms run only after the baseline has reproduced a published number. Measuring always succeeds and keeps its
+# record; passing the gate is a rule of its own, since a failing rule loses its outputs.
+
+GATE = config["gate"]
+ANCHORS = [GATE, *([GATE["fallback"]] if GATE["fallback"] else [])]
+
+
+localrules:
+    measure_parity,
+    parity_gate,
+
+
+def anchor_scores(wildcards):
+    return [
+        f"{RUN}/{anchor['track']}/{anchor['arm']}/seed{seed}/score/{name}.json"
+        for anchor in ANCHORS
+        for seed in anchor["seeds"]
+        for name in anchor["target"]
+    ]
+
+
+rule measure_parity:
+    input:
+        scores=anchor_scores,
+    output:
+        f"{RUN}/parity.json",
+    params:
+        gate=GATE,
+        run=RUN,
+    log:
+        f"{LOGS}/measure_parity.log",
+    script:
+        "../workflow_scripts/measure_parity.py"
+
+
+rule parity_gate:
+    input:
+        f"{RUN}/parity.json",
+    output:
+        touch(f"{RUN}/parity.passed"),
+    log:
+        f"{LOGS}/parity_gate.log",
+    retries: 0
+    script:
+        "../workflow_scripts/parity_gate.py"

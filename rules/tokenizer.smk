@@ -1,0 +1,19 @@
+# One SentencePiece tokenizer for all arms, seeds and tracks, trained on the training transcripts.
+
+
+localrules:
+    tokenizer,
+
+
+rule tokenizer:
+    input:
+        manifest=f"{DATA}/manifest/train.tsv",
+    output:
+        model=f"{TOKENIZER}/tokenizer.model",
+        tokens=f"{TOKENIZER}/tokens.txt",
+    params:
+        tokenizer=config["tokenizer"],
+    log:
+        f"{LOGS}/tokenizer.log",
+    script:
+        "../workflow_scripts/tokenizer.py"

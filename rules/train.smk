@@ -1,0 +1,62 @@
+# One training: an arm, a seed, a track. It resumes from STATE after any interruption.
+
+TRAINING = config["training"]
+
+
+localrules:
+    describe_study,
+
+
+def training_data(wildcards):
+    """All prepared files that a training reads."""
+    return dict(
+        train_manifest=f"{DATA}/manifest/train.tsv",
+        train_features=expand(f"{DATA}/features/train-sp{{factor}}.{FEATURES}", factor=CORPUS["speed_factors"]),
+        dev_manifests=expand(f"{DATA}/manifest/{{set}}.tsv", set=DEV_SETS),
+        dev_features=expand(f"{DATA}/features/{{set}}-sp1.0.{FEATURES}", set=DEV_SETS),
+        normalisation=f"{DATA}/features/normalisation.json",
+        tokenizer=f"{TOKENIZER}/tokenizer.model",
+        tokens=f"{TOKENIZER}/tokens.txt",
+        corpus=f"{DATA}/corpus.json",
+    )
+
+
+def gate_of(wildcards):
+    """Gated arms wait for the gate; `ancient`, so that a re-run of attention does not re-train them."""
+    return ancient(f"{RUN}/parity.passed") if ARMS[wildcards.arm].get("gated") else []
+
+
+# what the study is: its arms with their exact sizes (an unmatched arm is refused here), contrasts, gate, reference rows
+rule describe_study:
+    input:
+        tokens=f"{TOKENIZER}/tokens.txt",
+    output:
+        f"{RUN}/study.json",
+    params:
+        config={
+            key: config.get(key)
+            for key in ("run", "corpus", "tokenizer", "features", "model", "arms", "study", "hypothesis", "comparison", "gate", "references")
+        },
+    log:
+        f"{LOGS}/describe_study.log",
+    script:
+        "../workflow_scripts/describe_study.py"
+
+
+rule train:
+    input:
+        unpack(training_data),
+        study=ancient(f"{RUN}/study.json"),
+        gate=gate_of,
+    output:
+        record=f"{ARM}/record.json",
+        log=f"{ARM}/log.jsonl",
+        diagnostics=f"{ARM}/diagnostics.json",
+        epochs=f"{ARM}/epochs.json",
+    params:
+        settings=lambda wildcards: training_settings(config, wildcards.arm, int(wildcards.seed), wildcards.track),
+    log:
+        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/train.log",
+    threads: TRAINING["threads"]
+    script:
+        "../workflow_scripts/train.py"
