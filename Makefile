@@ -1,7 +1,7 @@
 # geomix: `make demo` runs the main job on the built-in corpus, `make test` passes the tests; both make .venv first.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-PYTHON ?= python3.11
+PYTHON ?= python3
 CORES ?= $(shell nproc)
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
@@ -15,7 +15,7 @@ help: ## what can be made here
 env: .venv/.run-stamp ## the pinned environment, in .venv
 
 .venv/.run-stamp: requirements.txt pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "geomix needs $(PYTHON) (Debian: apt-get install python3 python3-venv)"; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "geomix needs $(PYTHON), 3.11 or newer (Debian: apt-get install python3 python3-venv)"; exit 1; }
 	@echo "== making .venv: torch, snakemake and the rest, pinned (about 2 minutes, 6 GB)"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --requirement requirements.txt

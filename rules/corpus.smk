@@ -1,6 +1,8 @@
 # From recordings to manifests and features, once for all arms, seeds, tracks and runs on this corpus.
 
-CORPUS = config["corpus"]
+# $GEOMIX_DATA in a path stands for the folder of local data sets
+os.environ.setdefault("GEOMIX_DATA", "../shared/data")
+CORPUS = {**config["corpus"], "path": os.path.expandvars(config["corpus"].get("path") or "") or None}
 SPLITS = ["train", *EVALUATION_SETS]
 
 
@@ -12,9 +14,9 @@ localrules:
 
 rule download_subset:
     output:
-        touch(f"{CORPUS.get('path')}/{{subset}}.complete"),
+        touch(f"{CORPUS['path']}/{{subset}}.complete"),
     params:
-        folder=CORPUS.get("path"),
+        folder=CORPUS["path"],
     log:
         f"{LOGS}/download/{{subset}}.log",
     retries: 3

@@ -12,10 +12,10 @@ localrules:
 
 def anchor_scores(wildcards):
     return [
-        f"{RUN}/{anchor['track']}/{anchor['arm']}/seed{seed}/score/{name}.json"
+        f"{RUN}/{anchor['track']}/{anchor['arm']}/seed{seed}/score/{target['set']}.json"
         for anchor in ANCHORS
         for seed in anchor["seeds"]
-        for name in anchor["target"]
+        for target in anchor["targets"]
     ]
 
 

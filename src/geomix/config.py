@@ -32,7 +32,9 @@ def load_config(*overlays: str | os.PathLike, base: str | os.PathLike = "config.
         try:
             layer = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise UserError(f"{path}: no such configuration file; run from the project's root or name another") from None
+            raise UserError(
+                f"{path}: no such configuration file; run from the project's root or name another"
+            ) from None
         except yaml.YAMLError as error:
             raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
         if not isinstance(layer, dict):
@@ -71,13 +73,11 @@ def validate_config(config: dict[str, Any], schema: str | os.PathLike | None = N
                 raise UserError(f"config: {where} names {name!r}, which is not among the arms: {_suggest(name, arms)}")
     sets = set(evaluation_sets(config))
     for anchor in filter(None, (config["gate"], config["gate"]["fallback"])):
-        for key in ("target", "tolerance"):
-            for name in anchor[key]:
-                if name not in sets:
-                    raise UserError(f"config: gate.{key} names {name!r}, which is not an evaluation set: {_suggest(name, sets)}")
-        missing = set(anchor["target"]) - set(anchor["tolerance"])
-        if missing:
-            raise UserError(f"config: gate.tolerance has no value for {sorted(missing)[0]!r}: give one for each target")
+        for target in anchor["targets"]:
+            if target["set"] not in sets:
+                raise UserError(
+                    f"config: gate.targets names {target['set']!r}, which is not an evaluation set: {_suggest(target['set'], sets)}"
+                )
     if arms[config["gate"]["arm"]].get("gated"):
         raise UserError(f"config: arms.{config['gate']['arm']}.gated: the gate's own arm cannot wait for the gate")
 

@@ -35,7 +35,9 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         os.replace(temporary, path)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise UserError(f"{path}: the disk is full; the previous file is kept: free some space and run again") from error
+            raise UserError(
+                f"{path}: the disk is full; the previous file is kept: free some space and run again"
+            ) from error
         raise
     finally:
         temporary.unlink(missing_ok=True)

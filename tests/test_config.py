@@ -1,0 +1,110 @@
+"""A wrong key or value is refused by name; what counts as a setting is what changes a result."""
+
+import copy
+
+import pytest
+
+from geomix.config import evaluation_sets, load_config, settings_hash, training_settings, validate_config
+from geomix.errors import UserError
+from tests.conftest import ROOT
+
+OVERLAYS = sorted((ROOT / "config").glob("*.yaml"))
+
+
+@pytest.fixture
+def config():
+    return load_config(base=ROOT / "config.yaml")
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.stem)
+def test_every_shipped_overlay_is_valid(overlay):
+    load_config(overlay, base=ROOT / "config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("trainng",), {}, ["trainng", "training"]),
+        (("model", "blokcs"), 3, ["model", "blokcs", "blocks"]),
+        (("training", "optimizer"), "sgd", ["training.optimizer", "sgd", "adam"]),
+        (("training", "epochs"), 0, ["training.epochs", "0"]),
+        (("model", "kernel"), 30, ["model.kernel", "30"]),
+        (("arms", "grassmann", "kindd"), "wedge", ["arms.grassmann", "kindd", "kind"]),
+        (("arms", "attention", "gated"), True, ["arms.attention.gated"]),
+        (("study", "arms"), ["attention", "grasmann"], ["study.arms", "grasmann", "grassmann"]),
+        (("comparison", "planned"), [["grassmann", "atention"]], ["comparison.planned", "atention"]),
+        (
+            ("gate", "targets"),
+            [{"set": "test-claen", "wer": 9.8, "tolerance": 0.3}],
+            ["gate.targets", "test-claen", "test-clean"],
+        ),
+        (("corpus", "speed_factors"), [0.9, 1.1], ["corpus.speed_factors"]),
+    ],
+)
+def test_a_wrong_key_or_value_is_named(config, path, value, words):
+    *parents, last = path
+    place = config
+    for key in parents:
+        place = place[key]
+    place[last] = value
+    with pytest.raises(UserError) as error:
+        validate_config(config)
+    for word in words:
+        assert word in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_files_and_bad_yaml_are_named(tmp_path):
+    with pytest.raises(UserError, match="no-such.yaml"):
+        load_config(tmp_path / "no-such.yaml", base=ROOT / "config.yaml")
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("run: [")
+    with pytest.raises(UserError, match="bad.yaml"):
+        load_config(bad, base=ROOT / "config.yaml")
+
+
+def settings(config, arm="grassmann", seed=0):
+    return settings_hash(training_settings(config, arm, seed, "own"), {"train": "abc"})
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [(("training", "epochs"), 71), (("arms", "grassmann", "rank"), 16), (("augmentation", "time_masks"), 4),
+     (("model", "dropout"), 0.2), (("tokenizer", "size"), 300), (("corpus", "max_seconds"), 20.0)],
+)  # fmt: skip
+def test_a_setting_changes_the_hash(config, path, value):
+    before = settings(config)
+    place = config
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    assert settings(config) != before
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [(("training", "threads"), 16), (("training", "device"), "cpu"), (("training", "save_minutes"), 1), (("arms", "symmetric", "rank"), 16),
+     (("arms", "grassmann", "gated"), False), (("corpus", "path"), "/elsewhere"), (("study", "seeds"), [7]), (("hypothesis",), "none")],
+)  # fmt: skip
+def test_what_cannot_change_the_weights_is_no_setting(config, path, value):
+    before = settings(config)
+    place = config
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    assert settings(config) == before
+
+
+def test_seeds_arms_and_data_tell_trainings_apart(config):
+    names = {settings(config, arm, seed) for arm in config["study"]["arms"] for seed in config["study"]["seeds"]}
+    assert len(names) == 12
+    one = training_settings(config, "attention", 0, "own")
+    assert settings_hash(one, {"train": "abc"}) != settings_hash(one, {"train": "abd"})
+
+
+def test_evaluation_sets_of_lists_and_held_out_speakers(config):
+    assert evaluation_sets(config) == ["dev-clean", "dev-other", "test-clean", "test-other"]
+    held_out = copy.deepcopy(config)
+    held_out["corpus"]["dev"] = {"hold_out_speakers": ["118"]}
+    held_out["corpus"]["test"] = ["test"]
+    assert evaluation_sets(held_out) == ["dev", "test"]

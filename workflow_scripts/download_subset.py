@@ -1,0 +1,9 @@
+"""Rule download_subset: one archive of LibriSpeech, checked against its published checksum and unpacked."""
+
+from geomix.speech.corpora.librispeech import download
+
+from geomix.errors import exit_with_sentence
+
+if __name__ == "__main__":
+    with exit_with_sentence(snakemake.log[0]):
+        download(snakemake.wildcards.subset, snakemake.params.folder)
