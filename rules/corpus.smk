@@ -15,11 +15,11 @@ localrules:
 rule download_subset:
     output:
         touch(f"{CORPUS['path']}/{{subset}}.complete"),
-    params:
-        folder=CORPUS["path"],
     log:
         f"{LOGS}/download/{{subset}}.log",
     retries: 3
+    params:
+        folder=CORPUS["path"],
     script:
         "../workflow_scripts/download_subset.py"
 
@@ -37,11 +37,11 @@ rule prepare_corpus:
     output:
         manifests=expand(f"{DATA}/manifest/{{split}}.tsv", split=SPLITS),
         summary=f"{DATA}/corpus.json",
+    log:
+        f"{LOGS}/prepare_corpus.log",
     params:
         corpus={key: value for key, value in CORPUS.items() if key != "download"},
         folder=DATA,
-    log:
-        f"{LOGS}/prepare_corpus.log",
     script:
         "../workflow_scripts/prepare_corpus.py"
 
@@ -52,14 +52,14 @@ rule features:
     output:
         frames=f"{DATA}/features/{{split}}-sp{{factor}}.{FEATURES}",
         index=f"{DATA}/features/{{split}}-sp{{factor}}.index.tsv",
-    params:
-        features=config["features"],
     log:
         f"{LOGS}/features/{{split}}-sp{{factor}}.log",
     threads: 2
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=240,
+    params:
+        features=config["features"],
     script:
         "../workflow_scripts/features.py"
 

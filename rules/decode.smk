@@ -10,10 +10,10 @@ rule decode:
         features=expand(f"{DATA}/features/{{set}}-sp1.0.{FEATURES}", set=EVALUATION_SETS),
     output:
         expand(f"{ARM}/hyp/{{set}}/text", set=EVALUATION_SETS, allow_missing=True),
-    params:
-        decoding=config["decoding"],
     log:
         f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/decode.log",
     threads: TRAINING["threads"]
+    params:
+        decoding=config["decoding"],
     script:
         "../workflow_scripts/decode.py"

@@ -24,11 +24,11 @@ rule measure_parity:
         scores=anchor_scores,
     output:
         f"{RUN}/parity.json",
+    log:
+        f"{LOGS}/measure_parity.log",
     params:
         gate=GATE,
         run=RUN,
-    log:
-        f"{LOGS}/measure_parity.log",
     script:
         "../workflow_scripts/measure_parity.py"
 

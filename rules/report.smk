@@ -32,10 +32,14 @@ rule report_partial:
         csv=f"{RUN}/partial/tables.csv",
         markdown=f"{RUN}/partial/tables.md",
         figures=directory(f"{RUN}/partial/figures"),
-    params:
-        # not an input list: an input would have to be made
-        scores=lambda wildcards: [path for path in of_study(expand(f"{ARM}/score/{{set}}.json", set=EVALUATION_SETS, allow_missing=True)) if os.path.exists(path)],
     log:
         f"{LOGS}/report_partial.log",
+    params:
+        # not an input list: an input would have to be made
+        scores=lambda wildcards: [
+            path
+            for path in of_study(expand(f"{ARM}/score/{{set}}.json", set=EVALUATION_SETS, allow_missing=True))
+            if os.path.exists(path)
+        ],
     script:
         "../workflow_scripts/report.py"

@@ -12,9 +12,9 @@ rule score:
     output:
         json=expand(f"{ARM}/score/{{set}}.json", set=EVALUATION_SETS, allow_missing=True),
         tsv=expand(f"{ARM}/score/{{set}}.tsv", set=EVALUATION_SETS, allow_missing=True),
-    params:
-        sets=EVALUATION_SETS,
     log:
         f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/score.log",
+    params:
+        sets=EVALUATION_SETS,
     script:
         "../workflow_scripts/score.py"

@@ -11,9 +11,9 @@ rule tokenizer:
     output:
         model=f"{TOKENIZER}/tokenizer.model",
         tokens=f"{TOKENIZER}/tokens.txt",
-    params:
-        tokenizer=config["tokenizer"],
     log:
         f"{LOGS}/tokenizer.log",
+    params:
+        tokenizer=config["tokenizer"],
     script:
         "../workflow_scripts/tokenizer.py"

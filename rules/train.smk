@@ -32,13 +32,25 @@ rule describe_study:
         tokens=f"{TOKENIZER}/tokens.txt",
     output:
         f"{RUN}/study.json",
+    log:
+        f"{LOGS}/describe_study.log",
     params:
         config={
             key: config.get(key)
-            for key in ("run", "corpus", "tokenizer", "features", "model", "arms", "study", "hypothesis", "comparison", "gate", "references")
+            for key in (
+                "run",
+                "corpus",
+                "tokenizer",
+                "features",
+                "model",
+                "arms",
+                "study",
+                "hypothesis",
+                "comparison",
+                "gate",
+                "references",
+            )
         },
-    log:
-        f"{LOGS}/describe_study.log",
     script:
         "../workflow_scripts/describe_study.py"
 
@@ -53,10 +65,10 @@ rule train:
         log=f"{ARM}/log.jsonl",
         diagnostics=f"{ARM}/diagnostics.json",
         epochs=f"{ARM}/epochs.json",
-    params:
-        settings=lambda wildcards: training_settings(config, wildcards.arm, int(wildcards.seed), wildcards.track),
     log:
         f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/train.log",
     threads: TRAINING["threads"]
+    params:
+        settings=lambda wildcards: training_settings(config, wildcards.arm, int(wildcards.seed), wildcards.track),
     script:
         "../workflow_scripts/train.py"
