@@ -1,0 +1,139 @@
+"""SentencePiece tokenizers in ESPnet's token layout: `<blank>` 0, `<unk>` 1, pieces, `<sos/eos>` last."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from geomix import files
+from geomix.errors import UserError
+
+BLANK, UNK, SOS_EOS = "<blank>", "<unk>", "<sos/eos>"
+KINDS = ("unigram", "bpe", "char", "word")
+# SentencePiece's own ids 0, 1, 2 are <unk>, <s>, </s>; its pieces begin at 3 and ours at 2
+_FIRST_PIECE = 3
+_SHIFT = 1
+
+
+def train_tokenizer(
+    texts: Iterable[str], folder: str | os.PathLike, kind: str = "unigram", size: int | None = None
+) -> None:
+    """Train a tokenizer on `texts` and write `tokenizer.model` and `tokens.txt` to `folder`.
+
+    Parameters
+    ----------
+    kind : unigram or bpe (a `size` is needed), char or word (without `size`: every character or word of the texts)
+    size : number of tokens, `<blank>`, `<unk>` and `<sos/eos>` included, as ESPnet's recipes count (nbpe)
+
+    The same texts give the same tokenizer. Texts are not normalised; words are separated by single spaces.
+    """
+    texts = [text for text in texts if text]
+    if kind not in KINDS:
+        raise UserError(f"tokenizer kind {kind!r}: give one of {', '.join(KINDS)}")
+    if not texts:
+        raise UserError(f"{folder}: no text to train a tokenizer on: check the training manifest")
+    if size is None and kind in ("unigram", "bpe"):
+        raise UserError(f"tokenizer kind {kind}: needs a size: add it to the config, 300 for instance")
+    units = len({unit for text in texts for unit in (text.split() if kind == "word" else text.replace(" ", "▁"))})
+    if kind == "char" and not any(" " in text for text in texts):
+        units += 1  # the word mark stands before the first word too
+    largest = units + 3 if kind in ("char", "word") else None
+    model = io.BytesIO()
+    try:
+        if largest is not None and (size or largest) > largest:
+            raise UserError(_too_large(kind, size, largest))
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(texts),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=size or largest,
+            character_coverage=1.0,
+            normalization_rule_name="identity",
+            max_sentence_length=1 << 20,
+            # a fixed number of threads: the order of the sums in training depends on it, and so may the pieces
+            num_threads=4,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        limit = re.search(r"<= (\d+)", str(error))
+        if limit:
+            raise UserError(_too_large(kind, size, int(limit[1]))) from None
+        if "required_chars" in str(error) or "smaller" in str(error):
+            raise UserError(f"tokenizer size {size}: too small, give at least {units + 3}") from None
+        raise UserError(f"tokenizer of kind {kind} and size {size}: SentencePiece says {_last_line(error)}") from None
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = [processor.id_to_piece(i) for i in range(_FIRST_PIECE, processor.get_piece_size())]
+    with files.atomic_path(Path(folder) / "tokenizer.model") as temporary:
+        temporary.write_bytes(model.getvalue())
+    files.write_text(Path(folder) / "tokens.txt", "\n".join([BLANK, UNK, *pieces, SOS_EOS]) + "\n")
+
+
+def _too_large(kind: str, size: int | None, largest: int) -> str:
+    return f"tokenizer size {size}: too large for the training text, {kind} gives {largest} at most: lower the size"
+
+
+def _last_line(error: RuntimeError) -> str:
+    return " ".join(str(error).split())
+
+
+class Tokenizer:
+    """Text to token ids and back, `size` tokens in all."""
+
+    blank_id = 0
+    unk_id = 1
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor, tokens: Sequence[str]):
+        self._processor = processor
+        self.tokens = list(tokens)
+        self.size = len(self.tokens)
+        self.sos_eos_id = self.size - 1
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike) -> Tokenizer:
+        """Load `tokenizer.model` and `tokens.txt` of a folder; both must agree and keep the layout."""
+        model, listing = Path(folder) / "tokenizer.model", Path(folder) / "tokens.txt"
+        for path in (model, listing):
+            if not path.exists():
+                raise UserError(f"{path}: no such file: train the tokenizer first")
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+        tokens = listing.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        pieces = [processor.id_to_piece(i) for i in range(_FIRST_PIECE, processor.get_piece_size())]
+        if tokens != [BLANK, UNK, *pieces, SOS_EOS]:
+            raise UserError(
+                f"{listing}: is not {BLANK}, {UNK}, the pieces of tokenizer.model in their order, {SOS_EOS}: "
+                "train the tokenizer again"
+            )
+        return cls(processor, tokens)
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of `text`, without blank, start or end; what the vocabulary lacks becomes `unk_id`."""
+        return [i - _SHIFT if i else self.unk_id for i in self._processor.encode(text)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of token ids (blanks already dropped); an unknown reads `<unk>`, `<sos/eos>` carries no text."""
+        text = []
+        for token in ids:
+            if not self.blank_id < token < self.size:
+                raise ValueError(f"token id {token} is blank or outside 1..{self.size - 1}: collapse before decoding")
+            if token == self.unk_id:
+                text.append(f"▁{UNK}▁")
+            elif token != self.sos_eos_id:
+                text.append(self.tokens[token])
+        return " ".join("".join(text).replace("▁", " ").split())
+
+    def unknown_words(self, texts: Iterable[str]) -> dict[str, int]:
+        """Words of `texts` that the vocabulary cannot spell, with their counts: a reference that holds one is lost."""
+        counts: dict[str, int] = {}
+        known: dict[str, bool] = {}
+        for text in texts:
+            for word in text.split():
+                if word not in known:
+                    known[word] = self.unk_id not in self.encode(word)
+                if not known[word]:
+                    counts[word] = counts.get(word, 0) + 1
+        return counts
