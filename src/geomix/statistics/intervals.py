@@ -1,0 +1,102 @@
+"""t-intervals: of a difference in error rate from seed and speaker variance components, and of log perplexity.
+
+With 40 speakers and 3 seeds the percentile bootstrap is too narrow (87 to 93 % coverage of a nominal 95 %), because a
+spread estimated from three seeds is itself uncertain. The t-interval knows that through its degrees of freedom.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from geomix.statistics.bootstrap import Interval, check_counts
+
+
+@dataclass(frozen=True)
+class TInterval(Interval):
+    """A t-interval with its standard error, degrees of freedom and the two-sided p-value of no difference."""
+
+    standard_error: float
+    df: float
+    p: float
+
+
+@dataclass(frozen=True)
+class PerplexityRatio:
+    """ln(perplexity a) - ln(perplexity b) with its interval, and all three as ratios a / b."""
+
+    log: TInterval
+    ratio: float
+    low: float
+    high: float
+
+
+def crossed_t_interval(errors_a, errors_b, words, *, confidence: float = 0.95) -> TInterval:
+    """t-interval of the difference a - b of two corpus error rates (points), seeds crossed with speakers.
+
+    `errors_a` is (seeds of a, speakers), `errors_b` (seeds of b, speakers), `words` (speakers,).
+
+    A corpus rate is a ratio, so each count is linearised: x[s, k] = 100 (E[s, k] - R w[k]) K / W is what speaker k
+    under seed s adds to the deviation of the rate R. In the crossed two-way layout the variance of the difference is
+
+        Var = var_s(mean_k x_a) / S_a + var_s(mean_k x_b) / S_b + var_k(mean_s x_a - mean_s x_b) / K - I_a - I_b
+
+    where I = MS(seed x speaker) / (S K), which both other terms contain, is taken off once; Var never falls below its
+    largest single term. Degrees of freedom by Satterthwaite. An arm of one seed has no seed term: the interval then
+    speaks of that one model only. A single speaker gives NaN.
+    """
+    words, errors_a, errors_b = check_counts(words, errors_a, errors_b)
+    speakers, total = len(words), words.sum()
+    estimate = 100 * (errors_a.mean(0).sum() - errors_b.mean(0).sum()) / total
+    if speakers < 2:
+        return TInterval(estimate, *[np.nan] * 5)
+
+    parts, interaction, by_speaker = [], 0.0, np.zeros(speakers)
+    squares_over_df = 0.0
+    for errors, sign in ((errors_a, 1), (errors_b, -1)):
+        seeds = len(errors)
+        x = 100 * (errors - errors.mean(0).sum() / total * words) * speakers / total
+        by_speaker += sign * x.mean(0)
+        if seeds > 1:
+            parts.append((x.mean(1).var(ddof=1) / seeds, seeds - 1))
+            residual = x - x.mean(0) - x.mean(1, keepdims=True) + x.mean()
+            df = (seeds - 1) * (speakers - 1)
+            share = (residual**2).sum() / df / (seeds * speakers)
+            interaction += share
+            squares_over_df += share**2 / df
+    parts.append((by_speaker.var(ddof=1) / speakers, speakers - 1))
+    variance = max(sum(v for v, _ in parts) - interaction, max(v for v, _ in parts))
+    squares_over_df += sum(v**2 / df for v, df in parts)
+    return _t_interval(estimate, variance, variance**2 / squares_over_df if variance > 0 else 1.0, confidence)
+
+
+def t_interval_log_perplexity(perplexities_a, perplexities_b, *, welch: bool = False, confidence: float = 0.95):
+    """t-interval of ln(perplexity) of arm a minus arm b, from one perplexity a seed: a `PerplexityRatio`.
+
+    Delta +- t(df) sqrt(s_a^2 / n_a + s_b^2 / n_b), with s the standard deviation of ln(perplexity) over seeds and
+    df = min(n_a, n_b) - 1 (2 for three seeds), the cautious choice; `welch=True` takes Welch's df instead.
+    """
+    logs = [np.log(np.asarray(p, dtype=float)) for p in (perplexities_a, perplexities_b)]
+    for arm in logs:
+        if arm.ndim != 1 or len(arm) < 2 or not np.isfinite(arm).all():
+            raise ValueError(f"an arm has the perplexities {np.exp(arm).tolist()}: give at least two, all positive")
+    parts = [(arm.var(ddof=1) / len(arm), len(arm) - 1) for arm in logs]
+    variance = sum(v for v, _ in parts)
+    if welch and variance > 0:
+        df = variance**2 / sum(v**2 / df for v, df in parts)
+    else:
+        df = min(df for _, df in parts)
+    log = _t_interval(logs[0].mean() - logs[1].mean(), variance, df, confidence)
+    return PerplexityRatio(log, *np.exp([log.estimate, log.low, log.high]).tolist())
+
+
+def _t_interval(estimate: float, variance: float, df: float, confidence: float) -> TInterval:
+    error = float(np.sqrt(variance))
+    half = float(stats.t.ppf((1 + confidence) / 2, df)) * error
+    if error > 0:
+        p = float(2 * stats.t.sf(abs(estimate) / error, df))
+    else:
+        p = 1.0 if estimate == 0 else 0.0
+    return TInterval(float(estimate), float(estimate - half), float(estimate + half), error, float(df), p)
