@@ -1,0 +1,112 @@
+"""PairMixer: attention-free mixing by bilinear products of each frame with partners at fixed offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from geomix.algebra.pair_product import PAIR_KINDS, product_of_kind
+from geomix.errors import UserError
+from geomix.kernels.pair_features import FORMS, pair_mix
+from geomix.mixers.frames import Frames
+
+OFFSETS = (1, 2, 4, 8, 12, 16)
+
+
+class PairMixer(nn.Module):
+    """Grassmann-flow mixing and its controls (arXiv 2512.19428, section 3; two-sided form: seed article, e02).
+
+    Each frame u_t is reduced to z_t (r numbers), paired with the frames at `offsets` before it and, two-sided, after it; the
+    pair products, divided by their normaliser, are averaged over the valid pairs and projected to g_t; a gate
+    alpha = sigmoid(W_gate [u; g]) weighs them. Parameters at width 256, r 32: 266,784 (geometric: 267,040).
+
+    Args:
+        width: model width D.
+        kind: "wedge" (Plücker), "symmetric", "signed" (random signs, drawn from `seed`) or "geometric" (scalar + wedge).
+        rank: r.
+        offsets: distances between partners in frames.
+        two_sided: pair with later frames too; False is causal.
+        one_offset_per_block: block l uses offset l modulo their number alone.
+        gate: "branch" returns (1 - alpha) (g - u), to be added to a residual stream; "blend" returns alpha u + (1 - alpha) g,
+            the paper's form, which replaces the stream.
+        empty: g of a frame with no valid pair and of a padded frame: "zero", or "bias" (the projection's bias).
+        min_sine, eps: see `PairProduct.normaliser`.
+        form: "anchored" (the exact rewrite) or "paper" (one pair vector per offset, the definition).
+        block: index of the block that holds the mixer.
+        seed: of the signed table.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        kind: str = "wedge",
+        rank: int = 32,
+        offsets: Sequence[int] = OFFSETS,
+        two_sided: bool = True,
+        gate: str = "branch",
+        *,
+        one_offset_per_block: bool = False,
+        empty: str = "zero",
+        min_sine: float = 1e-3,
+        eps: float = 1e-6,
+        form: str = "anchored",
+        block: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        _one_of("kind", kind, PAIR_KINDS)
+        _one_of("gate", gate, ("branch", "blend"))
+        _one_of("empty", empty, ("zero", "bias"))
+        _one_of("form", form, FORMS)
+        offsets = tuple(offsets)
+        if not offsets or any(not isinstance(o, int) or o < 1 for o in offsets) or len(set(offsets)) < len(offsets):
+            raise UserError(f"offsets {list(offsets)}: give distinct positive whole numbers of frames")
+        try:
+            self.product = product_of_kind(kind, rank, seed)
+        except ValueError as error:
+            raise UserError(f"rank {rank} of a {kind} mixer: {error}") from None
+        self.offsets = (offsets[block % len(offsets)],) if one_offset_per_block else offsets
+        self.two_sided, self.blend, self.empty = two_sided, gate == "blend", empty
+        self.min_sine, self.eps, self.form = min_sine, eps, form
+        self.reduce = nn.Linear(width, rank)
+        self.project = nn.Linear(self.product.out_dim, width)
+        self.gate = nn.Linear(2 * width, width)
+
+    def forward(self, x: Tensor, frames: Frames) -> Tensor:
+        """(B, T, width) to (B, T, width); padded frames influence no real one."""
+        g = self.mixed(x, frames).to(x.dtype)
+        alpha = self.gate_value(x, g)
+        return torch.lerp(g, x, alpha) if self.blend else (1 - alpha) * (g - x)
+
+    def mixed(self, x: Tensor, frames: Frames) -> Tensor:
+        """g: (B, T, width), in at least fp32."""
+        g, count = pair_mix(
+            self.product,
+            self.reduce(x),
+            self.project.weight,
+            frames.mask,
+            self.offsets,
+            two_sided=self.two_sided,
+            min_sine=self.min_sine,
+            eps=self.eps,
+            form=self.form,
+        )
+        if self.empty == "bias":
+            return g + self.project.bias
+        return torch.addcmul(g, (count > 0).unsqueeze(-1).to(g.dtype), self.project.bias.to(g.dtype))
+
+    def gate_value(self, x: Tensor, g: Tensor) -> Tensor:
+        """alpha = sigmoid(W_gate [x; g] + b), without forming [x; g]."""
+        width = x.shape[-1]
+        of_x, of_g = self.gate.weight[:, :width], self.gate.weight[:, width:]
+        return torch.sigmoid(nn.functional.linear(x, of_x, self.gate.bias) + nn.functional.linear(g, of_g))
+
+    def extra_repr(self) -> str:
+        return f"offsets={self.offsets}, two_sided={self.two_sided}, form={self.form!r}"
+
+
+def _one_of(name: str, value: str, choices) -> None:
+    if value not in choices:
+        raise UserError(f"{name} {value!r} of a pair mixer is not known: choose one of {', '.join(choices)}")

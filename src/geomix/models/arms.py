@@ -1,0 +1,102 @@
+"""Arms of a study: a mixer by name and arguments, the same model around it, and a matched parameter count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from geomix.errors import UserError
+from geomix.models.conformer import ConformerConfig
+from geomix.models.flops import parameter_count, train_flops_per_audio_second
+
+REFERENCE = "attention"
+TOLERANCE = 0.05  # largest deviation from the reference's parameter count, as a fraction
+
+# keys of an arm that are not the mixer's arguments
+_ARM_KEYS = ("ff_dim", "gated", "unmatched")
+
+
+def arm_config(config: Mapping[str, Any], arm: str, vocab: int | None = None, seed: int = 0) -> ConformerConfig:
+    """Model of one arm of a study.
+
+    Args:
+        config: the study's configuration: `model` (common to all arms), `arms` (name to {mixer, ...arguments, ff_dim,
+            gated, unmatched}), `tokenizer.size`.
+        arm: name of the arm.
+        vocab: output units; by default `tokenizer.size`.
+        seed: of the run; it draws the signed arm's table.
+    """
+    arms = config.get("arms") or {}
+    if arm not in arms:
+        raise UserError(f"arms: no arm {arm!r}; the arms are {', '.join(arms)}")
+    definition = dict(arms[arm])
+    if "mixer" not in definition:
+        raise UserError(f"arms.{arm}: no mixer; give it one by name, e.g. mixer: attention")
+    own = {key: definition.pop(key) for key in _ARM_KEYS if key in definition}
+    model = dict(config.get("model") or {})
+    for key in ("vocab", "mixer", "seed"):
+        if key in model:
+            raise UserError(f"model.{key}: not a key of the common model; {_BELONGS[key]}")
+    if vocab is None:
+        try:
+            vocab = config["tokenizer"]["size"]
+        except (KeyError, TypeError):
+            raise UserError("tokenizer.size: missing; it is the number of output units") from None
+    if "ff_dim" in own:
+        model["ff_dim"] = own["ff_dim"]
+    return ConformerConfig.from_dict({**model, "vocab": vocab, "mixer": definition, "seed": seed})
+
+
+_BELONGS = {
+    "vocab": "the number of output units is tokenizer.size",
+    "mixer": "the mixer belongs to an arm",
+    "seed": "seeds are listed in study.seeds",
+}
+
+
+@dataclass(frozen=True)
+class ArmSize:
+    """One arm's size: exact parameters, their deviation from attention's (fraction), training FLOPs per audio-second."""
+
+    arm: str
+    mixer: dict[str, Any]
+    parameters: int
+    deviation: float
+    flops_per_audio_second: float
+    unmatched: bool
+
+
+def arm_sizes(config: Mapping[str, Any], vocab: int | None = None) -> list[ArmSize]:
+    """Sizes of all arms in the order of the configuration."""
+    arms = config.get("arms") or {}
+    if REFERENCE not in arms:
+        raise UserError(f"arms: no arm {REFERENCE!r}, to whose parameter count the others are matched; add it")
+    reference = parameter_count(arm_config(config, REFERENCE, vocab))
+    sizes = []
+    for arm, definition in arms.items():
+        model = arm_config(config, arm, vocab)
+        count = parameter_count(model)
+        sizes.append(
+            ArmSize(
+                arm=arm,
+                mixer=dict(model.mixer),
+                parameters=count,
+                deviation=count / reference - 1,
+                flops_per_audio_second=train_flops_per_audio_second(model),
+                unmatched=bool(definition.get("unmatched", False)),
+            )
+        )
+    return sizes
+
+
+def check_matched(config: Mapping[str, Any], vocab: int | None = None) -> list[ArmSize]:
+    """Refuse an arm whose count is more than 5 % from attention's, unless it says `unmatched: true`; return all sizes."""
+    sizes = arm_sizes(config, vocab)
+    for size in sizes:
+        if abs(size.deviation) > TOLERANCE and not size.unmatched:
+            raise UserError(
+                f"arms.{size.arm}: {size.parameters:,} parameters are {100 * size.deviation:+.1f} % from {REFERENCE}'s, beyond "
+                f"{100 * TOLERANCE:.0f} %: change its ff_dim, or mark it with unmatched: true"
+            )
+    return sizes
