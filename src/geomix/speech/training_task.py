@@ -1,0 +1,366 @@
+"""Speech recognition as something to train: what the workflow's train, average and decode rules call.
+
+Settings are the plain dictionary of `geomix.config.training_settings`:
+
+    track, seed
+    model         fields of `models.conformer.ConformerConfig` but `vocab` (the tokenizer's size) and `seed` (the run's)
+    training      `batch_bins` (below) and the fields of `training.loop.TrainingSettings`: epochs, max_updates, accumulation, optimizer,
+                  learning_rate, weight_decay, schedule, warmup, clip, precision, keep_best, best_by (dev_cer, dev_wer, dev_loss), detect_after;
+                  save_minutes and log_every never change a result and are given beside the settings
+    augmentation  fields of `speech.augmentation.SpecAugment`
+    data          what the data were prepared from; not read here
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from geomix.config import settings_hash
+from geomix.errors import UserError
+from geomix.files import atomic_path, read_json, sha256, write_json
+from geomix.models.conformer import ConformerConfig, ConformerCTC, load_model, save_model
+from geomix.models.diagnostics import pair_diagnostics
+from geomix.models.flops import parameter_count, train_flops_per_audio_second
+from geomix.speech.augmentation import SpecAugment
+from geomix.speech.batching import Example, FrameSource, numel_batches, pad_tokens, padding_share, shuffled, split_alignable
+from geomix.speech.decoding import greedy_decode, greedy_labels, log_prob_batches, write_hypotheses
+from geomix.speech.features import FeatureStore, read_normalisation
+from geomix.speech.manifest import SAMPLE_RATE, read_manifest
+from geomix.speech.scoring import score_texts
+from geomix.speech.tokenizer import Tokenizer
+from geomix.training import checkpoints, devices
+from geomix.training.averaging import average_weights
+from geomix.training.loop import Batch, Trainer, TrainingSettings
+from geomix.training.progress import LOG, say
+from geomix.training.record import training_record
+from geomix.training.seeding import generator, seed_all
+
+BATCH_BINS = 16_000_000
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """The prepared files that a training reads. Features are named by their data files (`….f32`), the tokenizer by its folder."""
+
+    corpus: Path
+    train_manifest: Path
+    train_features: Sequence[Path]
+    dev_manifests: Sequence[Path]
+    dev_features: Sequence[Path]
+    normalisation: Path
+    tokenizer: Path
+
+    @functools.cached_property
+    def hashes(self) -> dict[str, str]:
+        """Hash of each split that training reads, of the normalisation and of the tokenizer: with the settings, all that decides the weights."""
+        splits = read_json(self.corpus)["splits"]
+        names = ["train", *(Path(manifest).stem for manifest in self.dev_manifests)]
+        found = {name: splits[name]["hash"] for name in names}
+        return {**found, "normalisation": sha256(self.normalisation), "tokenizer": sha256(Path(self.tokenizer) / "tokenizer.model")}
+
+
+def open_features(paths: Sequence[Path]) -> FeatureStore:
+    """One store over feature files named with their suffix."""
+    return FeatureStore.open(*(Path(path).with_suffix("") for path in paths))
+
+
+class _Epoch(Sequence[Batch]):
+    """The batches of one epoch, each made when asked for."""
+
+    def __init__(self, task: SpeechTask, epoch: int):
+        self._task, self._epoch = task, epoch
+        self._order = shuffled(task.plan, task.seed, epoch)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __getitem__(self, index: int) -> Batch:
+        return self._task.collate(self._order[index], generator(self._task.seed, "augment", self._epoch, index))
+
+
+class SpeechTask:
+    """Batches and dev error rates of CTC speech recognition (a `training.loop.Task`).
+
+    plan : the training batches, longest utterance last; dropped : ids that CTC cannot align, which are left out.
+    floor : mean dev loss of the best distribution over labels that is the same at every frame.
+    """
+
+    unit = "audio_s"
+    smaller_batches = "lower training.batch_bins and raise training.accumulation in proportion"
+
+    def __init__(
+        self,
+        model: ConformerCTC,
+        data: PreparedData,
+        *,
+        batch_bins: int = BATCH_BINS,
+        augmentation: SpecAugment,
+        seed: int,
+        device: torch.device,
+        flops_per_audio_second: float,
+    ):
+        self.seed, self.augmentation, self._device = seed, augmentation, device
+        self.flops_per_unit = flops_per_audio_second
+        self.tokenizer = Tokenizer.load(data.tokenizer)
+        store = open_features(data.train_features)
+        utterances = read_manifest(data.train_manifest)
+        lengths = store.lengths
+        encoded = {text: tuple(self.tokenizer.encode(text)) for text in {u.text for u in utterances}}
+        examples = [Example(u.id, u.samples, lengths[u.id], encoded[u.text]) for u in utterances]
+        kept, dropped = split_alignable(examples, functools.cache(lambda frames: int(model.subsampled_lengths(torch.tensor([frames]))[0])))
+        self.dropped = sorted(example.id for example in dropped)
+        if dropped:
+            say(f"{len(dropped)} utterances are too short for their transcripts and left out: {' '.join(self.dropped)}")
+        self._source = FrameSource(store, [example.id for example in kept], device)
+        self.plan = numel_batches(kept, self.tokenizer.size, batch_bins)
+        self.padding = padding_share(self.plan)
+        self.train_seconds = sum(example.samples for example in kept) / SAMPLE_RATE
+        self._unigrams = Counter(token for example in kept for token in example.tokens)
+
+        self.dev_store = open_features(data.dev_features)
+        dev = [utterance for manifest in data.dev_manifests for utterance in read_manifest(manifest)]
+        self._references = {utterance.id: utterance.text for utterance in dev}
+        self._dev_tokens = {utterance.id: self.tokenizer.encode(utterance.text) for utterance in dev}
+        self._subsampled = model.subsampled_lengths
+        self.unknown_words = self.tokenizer.unknown_words(self._references.values())
+        if self.unknown_words:
+            words = ", ".join(sorted(self.unknown_words)[:10])
+            say(f"{len(self.unknown_words)} words of the dev references cannot be spelt by the tokenizer, and count as errors: {words}")
+
+    def batches(self, epoch: int) -> Sequence[Batch]:
+        """Batches of an epoch: whole batches shuffled by (seed, epoch), SpecAugment by (seed, epoch, position)."""
+        return _Epoch(self, epoch)
+
+    def collate(self, examples: Sequence[Example], randomness: torch.Generator | None) -> Batch:
+        """Pad `examples` into a batch on the device, augmented if a generator is given."""
+        lengths = [example.frames for example in examples]
+        features = self._source.batch([example.id for example in examples], lengths)
+        frames = torch.tensor(lengths)
+        if randomness is not None:
+            features = self.augmentation(features, frames.to(self._device), randomness)
+        tokens, token_lengths = pad_tokens([example.tokens for example in examples])
+        inputs = {"lengths": frames, "tokens": tokens, "token_lengths": token_lengths}
+        inputs = {name: tensor.to(self._device, non_blocking=True) for name, tensor in inputs.items()}
+        return Batch({"features": features, **inputs}, sum(example.samples for example in examples) / SAMPLE_RATE)
+
+    def largest(self) -> Sequence[Batch]:
+        """The batch with the most padded frames, and the one with the longest utterance (attention's memory grows with its square)."""
+        most = max(self.plan, key=lambda batch: len(batch) * batch[0].frames)
+        longest = self.plan[-1]
+        return [self.collate(batch, None) for batch in ([most, longest] if most is not longest else [most])]
+
+    def describe(self, batch: Batch) -> str:
+        """Size of a batch in words."""
+        utterances, frames, _ = batch.inputs["features"].shape
+        return f"{utterances} utterances of up to {frames / 100:.1f} s"
+
+    def evaluate(self, model: ConformerCTC) -> dict[str, float]:
+        """Mean CTC loss of the dev utterances, CER and WER (%) of their greedy decoding, share of blank frames."""
+        texts: dict[str, str] = {}
+        loss, blanks, frames = 0.0, 0, 0
+        for ids, log_probs, lengths in log_prob_batches(model, self.dev_store, sorted(self._references), device=self._device):
+            tokens, token_lengths = pad_tokens([self._dev_tokens[i] for i in ids])
+            losses = _ctc(log_probs.cpu(), tokens, lengths.cpu(), token_lengths)
+            loss += float(losses.double().sum())
+            labels, blank = greedy_labels(log_probs, lengths)
+            blanks, frames = blanks + blank, frames + int(lengths.sum())
+            texts |= {i: self.tokenizer.decode(found) for i, found in zip(ids, labels, strict=True)}
+        score = score_texts(self._references, texts, hypothesis_name="the dev hypotheses")
+        return {
+            "dev_loss": loss / len(texts),
+            "dev_cer": score.characters.rate,
+            "dev_wer": score.words.rate,
+            "blank_share": blanks / max(frames, 1),
+        }
+
+    @functools.cached_property
+    def floor(self) -> float:
+        frames = self.dev_store.lengths
+        total = sum(self._unigrams.values())
+        floors = []
+        for blank in (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96):
+            loss = 0.0
+            for i, tokens in self._dev_tokens.items():
+                # only the labels that occur matter: column 0 is blank, the others this utterance's own
+                own = sorted(set(tokens))
+                # a label never seen in training gets the share of one occurrence
+                probabilities = [blank, *((1 - blank) * max(self._unigrams[t], 1) / total for t in own)]
+                length = self._subsampled(torch.tensor([frames[i]]))
+                log_probs = torch.tensor(probabilities).log().expand(1, int(length), -1)
+                targets, target_lengths = pad_tokens([[1 + own.index(t) for t in tokens]])
+                loss += float(_ctc(log_probs, targets, length, target_lengths)[0])
+            floors.append(loss / len(self._dev_tokens))
+        return min(floors)
+
+
+def _ctc(log_probs: torch.Tensor, tokens: torch.Tensor, lengths: torch.Tensor, token_lengths: torch.Tensor) -> torch.Tensor:
+    """CTC loss of each utterance, 0 where it cannot be aligned; log_probs (B, T, V)."""
+    return F.ctc_loss(log_probs.float().transpose(0, 1), tokens, lengths, token_lengths, reduction="none", zero_infinity=True)
+
+
+def build_model(settings: Mapping[str, Any], tokenizer: Tokenizer, normalisation: Path) -> tuple[ConformerConfig, ConformerCTC]:
+    """The untrained model of a run: initial weights depend on its seed and configuration alone."""
+    config = ConformerConfig.from_dict({**settings["model"], "vocab": tokenizer.size, "seed": settings["seed"]})
+    seed_all(settings["seed"], "initial weights")
+    model = ConformerCTC(config)
+    model.set_normalisation(*read_normalisation(normalisation))
+    return config, model
+
+
+def state_folder(root: Path, settings: Mapping[str, Any], arm: str, data: PreparedData) -> Path:
+    """Folder of a training's state: <root>/<track>/<arm>/seed<seed>/<hash of settings and data>."""
+    return Path(root) / settings["track"] / arm / f"seed{settings['seed']}" / settings_hash(dict(settings), data.hashes)
+
+
+def train_arm(
+    settings: Mapping[str, Any],
+    data: PreparedData,
+    *,
+    about: Mapping[str, Any],
+    state_root: Path,
+    out: Path,
+    save_minutes: float = 10.0,
+    log_every: int = 50,
+    threads: int = 1,
+    device: str = "auto",
+) -> dict[str, Any]:
+    """Train one arm to the end, or go on where it was interrupted, and write what the train rule declares.
+
+    Parameters
+    ----------
+    about : what the record says of the run beside the settings: run, corpus, arm, gated, unmatched
+    state_root : `state/<run>`; the state folder below it is named by track, arm, seed and the hash of settings and data
+    out : folder of record.json, log.jsonl, diagnostics.json and epochs.json ({"state", "metric", "kept": [{"epoch", "score"}, ...]})
+    device : auto (CUDA, MPS, CPU), or a name
+
+    Returns
+    -------
+    The run record.
+    """
+    torch.set_num_threads(threads)
+    place = devices.choose_device(device)
+    out, arm, seed = Path(out), about["arm"], settings["seed"]
+    training = dict(settings["training"])
+    batch_bins = training.pop("batch_bins", BATCH_BINS)
+    options = TrainingSettings.from_dict({**training, "save_minutes": save_minutes, "log_every": log_every})
+    tokenizer = Tokenizer.load(data.tokenizer)
+    config, model = build_model(settings, tokenizer, data.normalisation)
+    task = SpeechTask(
+        model,
+        data,
+        batch_bins=batch_bins,
+        augmentation=SpecAugment(**settings["augmentation"]),
+        seed=seed,
+        device=place,
+        flops_per_audio_second=train_flops_per_audio_second(config),
+    )
+    state = state_folder(state_root, settings, arm, data)
+    identity = {**settings, "arm": arm, "model": asdict(config), "hashes": data.hashes}
+    name = f"{settings['track']}/{arm}/seed{seed}"
+    say(
+        f"{name}: {parameter_count(config):,} parameters, {task.train_seconds:,.0f} audio-s in {len(task.plan):,} batches an epoch, "
+        f"{100 * task.padding:.1f} % padding, on {devices.device_name(place)}"
+    )
+    trainer = Trainer(model, task, options, state_dir=state, identity=identity, seed=seed, device=place, name=name)
+    summary = trainer.run()
+
+    write_json(out / "diagnostics.json", _diagnostics(settings, data, task, model))
+    with atomic_path(out / "log.jsonl") as temporary:
+        temporary.write_bytes((state / LOG).read_bytes())
+    kept = [{"epoch": epoch, "score": summary.scores[epoch]} for epoch in summary.best]
+    write_json(out / "epochs.json", {"state": os.path.relpath(state), "metric": options.best_by, "kept": kept})
+    corpus = read_json(data.corpus)
+    train = corpus["splits"]["train"]
+    record = {
+        "run": about["run"],
+        "corpus": about["corpus"],
+        "track": settings["track"],
+        "arm": arm,
+        "seed": seed,
+        "gated": bool(about.get("gated")),
+        "unmatched": bool(about.get("unmatched")),
+        "mixer": dict(settings["model"]["mixer"]),
+        "parameters": parameter_count(config),
+        "flops_per_audio_second": task.flops_per_unit,
+        "settings": dict(settings),
+        "settings_hash": state.name,
+        "data": {key: train[key] for key in ("utterances", "seconds", "speed_histogram")} | {"hashes": data.hashes},
+        "dropped": {
+            "too_short": task.dropped + corpus["dropped"]["train"]["too_short"],
+            "too_long": len(corpus["dropped"]["train"]["too_long"]),
+        },
+        "unknown_words": task.unknown_words,
+        "padding": round(task.padding, 5),
+        "audio_seconds_per_second": round(summary.rate, 2),
+        **training_record(summary, place, threads),
+    }
+    write_json(out / "record.json", record)
+    return record
+
+
+def _diagnostics(settings: Mapping[str, Any], data: PreparedData, task: SpeechTask, model: ConformerCTC) -> dict[str, Any]:
+    """Pair diagnostics of each block on the same 16 dev utterances, before and after training.
+
+    The untrained model is built again from its seed: it is the same, and nothing has to be carried through interruptions.
+    """
+    ids = sorted(task.dev_store)[:16]
+    arrays = [task.dev_store[i] for i in ids]
+    features = nn.utils.rnn.pad_sequence([torch.from_numpy(np.array(a, np.float32)) for a in arrays], batch_first=True)
+    lengths = torch.tensor([len(a) for a in arrays])
+    start = build_model(settings, task.tokenizer, data.normalisation)[1]
+    return {
+        "utterances": ids,
+        "start": pair_diagnostics(start.eval(), features, lengths),
+        "end": pair_diagnostics(model.cpu().eval(), features, lengths),
+    }
+
+
+def average_arm(epochs: Path, tokenizer: Path, out: Path) -> dict[str, Any]:
+    """Average the epochs that `epochs` (epochs.json of `train_arm`) names and write a model folder that loads with one call.
+
+    `out` gets model.safetensors, model.yaml, tokenizer.model, tokens.txt and averaging.json, whose content is returned: the epochs, how many
+    were wanted, and a note when the training had fewer.
+    """
+    out, choice = Path(out), read_json(epochs)
+    state = Path(choice["state"])
+    settings = checkpoints.read_settings(state)
+    wanted = settings["training"].get("keep_best", TrainingSettings.keep_best)
+    numbers = sorted(entry["epoch"] for entry in choice["kept"])
+    model = ConformerCTC(ConformerConfig.from_dict(settings["model"]))
+    model.load_state_dict(average_weights([state / f"epoch-{number}.safetensors" for number in numbers]))
+    averaging = {"epochs": choice["kept"], "metric": choice["metric"], "wanted": wanted, "note": None}
+    if len(numbers) < wanted:
+        averaging["note"] = f"{len(numbers)} epochs averaged instead of {wanted}: the training had no more"
+        say(f"{epochs}: {averaging['note']}")
+    for name in ("tokenizer.model", "tokens.txt"):
+        with atomic_path(out / name) as temporary:
+            temporary.write_bytes((Path(tokenizer) / name).read_bytes())
+    save_model(model, out)
+    write_json(out / "averaging.json", averaging)
+    return averaging
+
+
+def decode_set(
+    model: Path, manifest: Path, features: Sequence[Path], out: Path, *, batch_seconds: float = 240.0, threads: int = 1, device: str = "auto"
+) -> None:
+    """Decode every utterance of `manifest` with the model folder `model` into the Kaldi text file `out`: complete and sorted, or not there."""
+    torch.set_num_threads(threads)
+    place = devices.choose_device(device)
+    ids = [utterance.id for utterance in read_manifest(manifest)]
+    store = open_features(features)
+    if missing := [i for i in ids if i not in store]:
+        raise UserError(f"{features[0]}: no features of {len(missing)} utterances of {manifest} (first: {missing[0]}): compute them again")
+    network, tokenizer = load_model(model).to(place), Tokenizer.load(model)
+    write_hypotheses(out, greedy_decode(network, store, tokenizer, ids, batch_seconds=batch_seconds, device=place))

@@ -1,0 +1,109 @@
+"""The resumable state of a training: whole or not at all, checked when read, with the previous one kept.
+
+A checkpoint is one file: a JSON line (format, SHA-256 of the rest, settings of the run) and what `torch.save` wrote. It is written beside its
+name and renamed, the previous checkpoint having been renamed to `previous.ckpt`: whatever dies at whatever moment, one good file is left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from geomix.errors import UserError
+from geomix.files import atomic_path
+
+LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
+_FORMAT = "geomix checkpoint 1"
+
+
+class _Damaged(Exception):
+    pass
+
+
+def save_state(folder: Path, state: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Write `state` (tensors, numbers, strings, lists and dictionaries of them) as the folder's newest checkpoint.
+
+    `settings` (plain JSON values) say what run this is. On a full disk a UserError is raised and the earlier checkpoints stay.
+    """
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    header = {"format": _FORMAT, "sha256": hashlib.sha256(buffer.getbuffer()).hexdigest(), "settings": settings}
+    last = folder / LAST
+    with atomic_path(last) as temporary:
+        with open(temporary, "wb") as file:
+            file.write(json.dumps(header, sort_keys=True).encode() + b"\n")
+            file.write(buffer.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())
+        if last.exists():  # only now, when the new one is whole on disk
+            os.replace(last, folder / PREVIOUS)
+
+
+def _open(path: Path, payload: bool) -> tuple[dict[str, Any], bytes]:
+    try:
+        with open(path, "rb") as file:
+            header = json.loads(file.readline())
+            content = file.read() if payload else b""
+        if header["format"] != _FORMAT or not isinstance(header["settings"], dict):
+            raise _Damaged
+        if payload and hashlib.sha256(content).hexdigest() != header["sha256"]:
+            raise _Damaged
+    except (ValueError, KeyError, TypeError) as error:
+        raise _Damaged from error
+    return header, content
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Settings of the run whose state lies in `folder`, read from the head of its checkpoint."""
+    for name in (LAST, PREVIOUS):
+        try:
+            return _open(folder / name, payload=False)[0]["settings"]
+        except (FileNotFoundError, _Damaged):
+            continue
+    raise UserError(f"{folder}: no checkpoint of a training here: run the training first")
+
+
+def load_state(folder: Path, settings: Mapping[str, Any], map_location: Any = "cpu") -> tuple[dict[str, Any] | None, str | None]:
+    """The newest checkpoint in `folder` that is whole -> (state or None, a sentence on what was wrong with a newer one or None).
+
+    Raises UserError when the folder holds a run of other settings, or checkpoints of which none can be read.
+    """
+    damaged: list[str] = []
+    for name in (LAST, PREVIOUS):
+        try:
+            header, content = _open(folder / name, payload=True)
+        except FileNotFoundError:
+            continue
+        except _Damaged:
+            damaged.append(str(folder / name))
+            continue
+        wanted = json.loads(json.dumps(settings))
+        if header["settings"] != wanted:
+            raise UserError(
+                f"{folder / name}: a training of other settings ({_difference(header['settings'], wanted)}): "
+                "give this run another state folder, or remove this one"
+            )
+        state = torch.load(io.BytesIO(content), map_location=map_location, weights_only=True)
+        if damaged:  # or the next save would keep it in the place of the good one
+            (folder / LAST).unlink()
+            return state, f"{damaged[0]} was damaged: going on from {name}"
+        return state, None
+    if damaged:
+        raise UserError(f"{' and '.join(damaged)}: damaged, and no earlier checkpoint is left: remove the folder to train from the start")
+    return None, None
+
+
+def _difference(there: Any, wanted: Any, path: str = "") -> str:
+    """The first key at which two settings differ, with both values."""
+    if isinstance(there, dict) and isinstance(wanted, dict):
+        for key in sorted({*there, *wanted}):
+            if there.get(key) != wanted.get(key):
+                return _difference(there.get(key), wanted.get(key), f"{path}.{key}" if path else key)
+    return f"{path} is {there!r} there, {wanted!r} here"

@@ -1,0 +1,114 @@
+"""The device a run uses: choice, rate, peak memory, and the operations on it that are not deterministic."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import re
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+
+import torch
+
+from geomix.errors import UserError
+
+# dense bf16 matrix rates of data sheets, FLOP/s; matched against the device's name in this order
+STATED_FLOPS = {"GH200": 989e12, "H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12, "A40": 149.7e12, "L40S": 362e12}
+
+
+def choose_device(wanted: str = "auto") -> torch.device:
+    """CUDA, else Apple's MPS, else the CPU; or the one told by name ("cpu", "cuda", "cuda:1", "mps")."""
+    if wanted == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError:
+        raise UserError(f"device {wanted!r} is unknown: use auto, cpu, cuda or mps") from None
+    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not present.get(device.type, False):
+        raise UserError(f"device {wanted!r} is not on this machine: use device auto or cpu")
+    return device
+
+
+def device_name(device: torch.device) -> str:
+    """Name of the device as its vendor gives it."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name() if device.type == "cpu" else "Apple MPS"
+
+
+def cpu_name() -> str:
+    """Model name of the processor."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+def device_flops(device: torch.device) -> dict[str, float | str]:
+    """The matrix-product rate that MFU refers to: {"value": FLOP/s, "source": "stated" | "measured", "dtype": ...}.
+
+    A GPU of the table has its data sheet's bf16 rate; everything else is measured here (fp32, the best of some products).
+    """
+    if device.type == "cuda":
+        for name, rate in STATED_FLOPS.items():
+            if name in torch.cuda.get_device_name(device):
+                return {"value": rate, "source": "stated", "dtype": "bfloat16"}
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    size = 8192 if device.type == "cuda" else 1024
+    a = torch.randn(size, size, device=device, dtype=dtype)
+    best = float("inf")
+    for _ in range(6):
+        synchronise(device)
+        begun = time.perf_counter()
+        a @ a
+        synchronise(device)
+        best = min(best, time.perf_counter() - begun)
+    return {"value": 2 * size**3 / best, "source": "measured", "dtype": str(dtype).removeprefix("torch.")}
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes: the allocator's peak on a GPU, else the largest resident size of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        with open("/proc/self/status", encoding="utf-8") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether `error` says that a tensor did not fit in memory (torch raises a plain RuntimeError on the CPU)."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "allocate memory" in str(error)
+
+
+@contextlib.contextmanager
+def nondeterministic_ops() -> Iterator[set[str]]:
+    """Collect the names of the operations in the block for which torch has no deterministic implementation on their device."""
+    found: set[str] = set()
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield found
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+    for warning in caught:
+        if match := re.match(r"(\S+) does not have a deterministic implementation", str(warning.message)):
+            found.add(match.group(1))
