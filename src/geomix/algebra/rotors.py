@@ -51,12 +51,14 @@ def log(algebra: Algebra, rotor: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         target = rotor.to(wide)
         start = _matrix_log(_left(even, target, whole=True))[..., even.slice(2), 0]
+        found = start.isfinite().all(-1)  # NaN comes from a singular square root
+        start = torch.where(found.unsqueeze(-1), start, 0.0)
         start = start + _newton(algebra, start, target)
         error = (exp(algebra, start) - target).abs().amax(-1)
-        limit = 1e4 * torch.finfo(rotor.dtype).eps * target.abs().amax(-1).clamp(min=1)
-        if not (error <= limit).all():  # also catches NaN from a singular square root
+        found &= error <= 1e4 * torch.finfo(rotor.dtype).eps * target.abs().amax(-1).clamp(min=1)
+        if not found.all():
             raise ValueError(
-                f"{int((~(error <= limit)).sum())} of {error.numel()} elements of {algebra} have no bivector logarithm: they are "
+                f"{int((~found).sum())} of {found.numel()} elements of {algebra} have no bivector logarithm: they are "
                 "not unit rotors, lie on the cut (a rotation by 2 pi), or are minus a boost; normalise them or use -R."
             )
     return (start + _newton(algebra, start, rotor.to(wide))).to(rotor.dtype)

@@ -75,10 +75,12 @@ class SignedTriplets:
         """The map g with g(b, a) = f(a, b)."""
         return SignedTriplets(self.j, self.i, self.k, self.sign, self.right, self.left, self.out)
 
+    @lru_cache(maxsize=256)  # noqa: B019 (immutable, hashed by content)
     def gradient_left(self) -> SignedTriplets:
         """The map (d_out, right) -> d_left: the same generator with a permuted table."""
         return SignedTriplets(self.k, self.j, self.i, self.sign, self.out, self.right, self.left)
 
+    @lru_cache(maxsize=256)  # noqa: B019 (immutable, hashed by content)
     def gradient_right(self) -> SignedTriplets:
         """The map (left, d_out) -> d_right."""
         return SignedTriplets(self.i, self.k, self.j, self.sign, self.left, self.out, self.right)
@@ -119,11 +121,15 @@ class Algebra:
     def __post_init__(self):
         for name in "pqr":
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 0:
-                raise ValueError(f"{name} of Cl(p, q, r) is {getattr(self, name)!r}; it must be an integer of at least 0.")
+                raise ValueError(
+                    f"{name} of Cl(p, q, r) is {getattr(self, name)!r}; it must be an integer of at least 0."
+                )
         grades = range(self.n + 1) if self.grades is None else self.grades
         grades = tuple(sorted({int(g) for g in grades}))
         if not grades or grades[0] < 0 or grades[-1] > self.n:
-            raise ValueError(f"grades {grades} of Cl{self.p, self.q, self.r} must be a non-empty subset of 0..{self.n}.")
+            raise ValueError(
+                f"grades {grades} of Cl{self.p, self.q, self.r} must be a non-empty subset of 0..{self.n}."
+            )
         object.__setattr__(self, "grades", grades)
 
     @classmethod
@@ -240,7 +246,9 @@ class Algebra:
         """(from, to): components that this algebra and `other` (same signature, other grades) share, as two index arrays."""
         if (self.p, self.q, self.r) != (other.p, other.q, other.r):
             raise ValueError(f"{self} and {other} have different signatures.")
-        shared = [(a, b) for a, b in ((i, np.flatnonzero(other.blades == m)) for i, m in enumerate(self.blades)) if b.size]
+        shared = [
+            (a, b) for a, b in ((i, np.flatnonzero(other.blades == m)) for i, m in enumerate(self.blades)) if b.size
+        ]
         return np.array([a for a, _ in shared], int), np.array([b[0] for _, b in shared], int)
 
 

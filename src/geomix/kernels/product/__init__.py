@@ -1,0 +1,159 @@
+"""Bilinear products from signed triplets: the definition (`naive.py`), CPU kernels (`cpu.py`), Triton (`fused.py`), one dispatcher.
+
+`product(table, a, b)` is differentiable (twice), works on any batch shape, keeps bf16 and fp16 storage with fp32 products,
+and is one opaque operator for torch.compile, so that a model around it compiles with fullgraph=True.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.util import find_spec
+
+import torch
+
+from geomix.algebra.operations import bilinear as dense_bilinear
+from geomix.algebra.tables import SignedTriplets
+from geomix.kernels.product import cpu
+from geomix.kernels.product.program import backward_program, forward_program
+
+BACKENDS = ("dense", "cpu", "triton")
+
+
+def product(
+    table: SignedTriplets, a: torch.Tensor, b: torch.Tensor, *, components: int = -1, backend: str | None = None
+) -> torch.Tensor:
+    """out[k] = sum of sign * a[i] * b[j] over the triplets, for every batch entry.
+
+    Arguments: a (..., left) and b (..., right) of the same dtype, leading axes broadcast -> (..., out); with components=0 the
+    components come first, (left, ...) and (right, ...) -> (out, ...), the layout in which a CPU reaches the memory floor.
+    `backend`: None picks Triton on CUDA, compiled code on a CPU, else the dense einsum.
+    Raises ValueError for a wrong number of components or an unknown backend.
+    """
+    if components not in (0, -1):
+        raise ValueError(f"components is {components}; multivector components are the first (0) or the last (-1) axis.")
+    if backend is not None and backend not in BACKENDS:
+        raise ValueError(f"backend {backend!r} of a product is unknown; choose one of {', '.join(BACKENDS)}.")
+    if a.shape[components] != table.left or b.shape[components] != table.right:
+        raise ValueError(
+            f"this product takes {table.left} and {table.right} components, got {a.shape[components]} and "
+            f"{b.shape[components]}."
+        )
+    dtype = torch.promote_types(a.dtype, b.dtype)
+    a, b = a.to(dtype), b.to(dtype)
+    if components == -1:
+        batch = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+        a, b = (x.expand(*batch, -1).reshape(-1, x.shape[-1]).t() for x in (a, b))
+    else:
+        batch = torch.broadcast_shapes(a.shape[1:], b.shape[1:])
+        a, b = (x.movedim(0, -1).expand(*batch, -1).movedim(-1, 0).reshape(x.shape[0], -1) for x in (a, b))
+    if torch.compiler.is_compiling():
+        out = torch.ops.geomix.bilinear(a, b, _register(table), backend or "")
+    else:
+        out = _Bilinear.apply(table, a, b, backend or "")
+    return out.t().reshape(*batch, table.out) if components == -1 else out.reshape(table.out, *batch)
+
+
+@lru_cache(maxsize=1)
+def _have_llvmlite() -> bool:
+    return find_spec("llvmlite") is not None
+
+
+def _backend(x: torch.Tensor, asked: str) -> str:
+    if asked:
+        return asked
+    if x.device.type == "cuda":
+        return "triton"
+    return "cpu" if x.device.type == "cpu" and _have_llvmlite() else "dense"
+
+
+def _forward(table: SignedTriplets, a: torch.Tensor, b: torch.Tensor, asked: str) -> torch.Tensor:
+    backend = _backend(a, asked)
+    if backend == "triton":
+        from geomix.kernels.product import fused
+
+        return fused.forward(table, a, b)
+    wide = a.dtype if a.dtype in cpu.LANES else torch.float32
+    if backend == "cpu":
+        (out,) = cpu.run((forward_program, table), (a.to(wide), b.to(wide)))
+    else:
+        out = dense_bilinear(table, a.t().to(wide), b.t().to(wide)).t()
+    return out.to(a.dtype)
+
+
+def _backward(table: SignedTriplets, a: torch.Tensor, b: torch.Tensor, grad: torch.Tensor, asked: str):
+    backend = _backend(a, asked)
+    if backend == "triton":
+        from geomix.kernels.product import fused
+
+        return fused.backward(table, a, b, grad)
+    if backend == "cpu":
+        wide = a.dtype if a.dtype in cpu.LANES else torch.float32
+        da, db = cpu.run((backward_program, table), (a.to(wide), b.to(wide), grad.to(wide)))
+        return da.to(a.dtype), db.to(b.dtype)
+    return _forward(table.gradient_left(), grad, b, asked), _forward(table.gradient_right(), a, grad, asked)
+
+
+class _Bilinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, table, a, b, asked):
+        ctx.table, ctx.asked = table, asked
+        ctx.save_for_backward(a, b)
+        return _forward(table, a, b, asked)
+
+    @staticmethod
+    def backward(ctx, grad):
+        a, b = ctx.saved_tensors
+        table, asked = ctx.table, ctx.asked
+        left, right = ctx.needs_input_grad[1:3]
+        if left and right and not torch.is_grad_enabled():
+            return None, *_backward(table, a, b, grad, asked), None
+        # one operand only, or a backward pass that is itself differentiated: the gradients are bilinear maps too
+        da = _Bilinear.apply(table.gradient_left(), grad, b, asked) if left else None
+        db = _Bilinear.apply(table.gradient_right(), a, grad, asked) if right else None
+        return None, da, db, None
+
+
+# -- the same as an opaque operator for torch.compile; tables travel by name --------------------------------------------------
+
+_TABLES: dict[str, SignedTriplets] = {}
+
+
+@torch.compiler.assume_constant_result
+def _register(table: SignedTriplets) -> str:
+    _TABLES[table.key] = table
+    return table.key
+
+
+@torch.library.custom_op("geomix::bilinear", mutates_args=())
+def _bilinear_op(a: torch.Tensor, b: torch.Tensor, table: str, backend: str) -> torch.Tensor:
+    return _forward(_TABLES[table], a, b, backend).contiguous()
+
+
+@_bilinear_op.register_fake
+def _(a, b, table, backend):
+    return a.new_empty(_TABLES[table].out, a.shape[1])
+
+
+@torch.library.custom_op("geomix::bilinear_backward", mutates_args=())
+def _bilinear_backward_op(
+    a: torch.Tensor, b: torch.Tensor, grad: torch.Tensor, table: str, backend: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    da, db = _backward(_TABLES[table], a, b, grad, backend)
+    return da.contiguous(), db.contiguous()
+
+
+@_bilinear_backward_op.register_fake
+def _(a, b, grad, table, backend):
+    return a.new_empty(a.shape), b.new_empty(b.shape)
+
+
+def _setup_context(ctx, inputs, output):
+    a, b, ctx.table, ctx.asked = inputs
+    ctx.save_for_backward(a, b)
+
+
+def _op_backward(ctx, grad):
+    return *torch.ops.geomix.bilinear_backward(*ctx.saved_tensors, grad, ctx.table, ctx.asked), None, None
+
+
+_bilinear_op.register_autograd(_op_backward, setup_context=_setup_context)

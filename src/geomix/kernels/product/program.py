@@ -1,0 +1,56 @@
+"""What the code generators print: a bilinear map, or its backward pass, as sums of products of named inputs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from geomix.algebra.tables import SignedTriplets
+
+# one term: sign, then (input name, component) of each factor
+Term = tuple[int, tuple[str, int], tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel body: `outputs[name][c]` is the sum of its terms; `inputs[name]` is a number of components."""
+
+    name: str
+    inputs: dict[str, int]
+    outputs: dict[str, tuple[tuple[Term, ...], ...]]
+
+
+@lru_cache(maxsize=256)
+def forward_program(table: SignedTriplets) -> Program:
+    """out = f(a, b)."""
+    terms: list[list[Term]] = [[] for _ in range(table.out)]
+    for i, j, k, s in _rows(table):
+        terms[k].append((s, ("a", i), ("b", j)))
+    return Program(f"product_{table.key}", {"a": table.left, "b": table.right}, {"out": tuple(map(tuple, terms))})
+
+
+@lru_cache(maxsize=256)
+def backward_program(table: SignedTriplets) -> Program:
+    """(da, db) from a, b and g = d out, in one pass over memory."""
+    da: list[list[Term]] = [[] for _ in range(table.left)]
+    db: list[list[Term]] = [[] for _ in range(table.right)]
+    for i, j, k, s in _rows(table):
+        da[i].append((s, ("g", k), ("b", j)))
+        db[j].append((s, ("g", k), ("a", i)))
+    outputs = {"da": tuple(map(tuple, da)), "db": tuple(map(tuple, db))}
+    return Program(f"product_backward_{table.key}", {"a": table.left, "b": table.right, "g": table.out}, outputs)
+
+
+def _rows(table: SignedTriplets):
+    return zip(*(v.tolist() for v in (table.i, table.j, table.k, table.sign)), strict=True)
+
+
+def cache_folder(kind: str) -> Path:
+    """Where generated kernels are kept: $GEOMIX_CACHE, else $XDG_CACHE_HOME/geomix, else ~/.cache/geomix."""
+    root = os.environ.get("GEOMIX_CACHE")
+    base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "geomix"
+    folder = base / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
