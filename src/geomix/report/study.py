@@ -1,0 +1,161 @@
+"""What a run's results folder holds: the study it belongs to, and the record and scores of each arm, track and seed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geomix.config import evaluation_sets
+from geomix.errors import UserError
+from geomix.files import read_json
+from geomix.speech.scoring import Score, read_score
+
+
+@dataclass(frozen=True)
+class Study:
+    """results/<run>/study.json: the parts of the configuration that say what was asked, as the configuration has them."""
+
+    folder: Path
+    settings: dict[str, Any]
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike) -> Study:
+        """Read `<folder>/study.json`; a key that is missing is a `UserError`."""
+        folder = Path(folder)
+        settings = read_json(folder / "study.json")
+        for key in ("run", "corpus", "arms", "study", "comparison", "gate"):
+            if not isinstance(settings, dict) or key not in settings:
+                raise UserError(f"{folder / 'study.json'}: has no {key!r}: run the step that describes the study again")
+        return cls(folder, settings)
+
+    @property
+    def run(self) -> str:
+        return self.settings["run"]
+
+    @property
+    def corpus(self) -> str:
+        return self.settings["corpus"]["name"]
+
+    @property
+    def hypothesis(self) -> str | None:
+        return self.settings.get("hypothesis")
+
+    @property
+    def arms(self) -> list[str]:
+        return list(self.settings["study"]["arms"])
+
+    @property
+    def tracks(self) -> list[str]:
+        return list(self.settings["study"]["tracks"])
+
+    @property
+    def seeds(self) -> list[int]:
+        return list(self.settings["study"]["seeds"])
+
+    @property
+    def sets(self) -> list[str]:
+        """Evaluation sets, those that select epochs first."""
+        return evaluation_sets(self.settings)
+
+    @property
+    def test_sets(self) -> list[str]:
+        """Evaluation sets that nothing was selected on."""
+        test = self.settings["corpus"]["test"]
+        return list(test) if isinstance(test, list) else ["test"]
+
+    @property
+    def planned(self) -> list[tuple[str, str]]:
+        """Contrasts (a, b) named before any run."""
+        return [(a, b) for a, b in self.settings["comparison"]["planned"]]
+
+    @property
+    def resamples(self) -> int:
+        return self.settings["comparison"]["resamples"]
+
+    @property
+    def seed(self) -> int:
+        """Seed of the bootstrap."""
+        return self.settings["comparison"]["seed"]
+
+    @property
+    def gate(self) -> dict[str, Any]:
+        return self.settings["gate"]
+
+    @property
+    def references(self) -> list[dict[str, Any]]:
+        """Public results, for scale: {system, source, wer: {set: %}}."""
+        return list(self.settings.get("references") or [])
+
+    def trained(self, track: str, arm: str, seed: int) -> Trained:
+        """The results of one training."""
+        return Trained(self.folder / track / arm / f"seed{seed}", track, arm, seed)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Files of one track, arm and seed: `<run>/<track>/<arm>/seed<seed>/`. Each is read when asked for, once."""
+
+    folder: Path
+    track: str
+    arm: str
+    seed: int
+
+    def missing(self, sets: Iterable[str]) -> list[Path]:
+        """Those of its record and scores that are not there."""
+        needed = [self.folder / "record.json", *(self.folder / "score" / f"{name}.tsv" for name in sets)]
+        return [path for path in needed if not path.is_file()]
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """The run record; absent is a `UserError`."""
+        return read_json(self.folder / "record.json")
+
+    @cached_property
+    def log(self) -> list[dict[str, Any]]:
+        """Lines of log.jsonl; empty when there is none (another trainer's track)."""
+        path = self.folder / "log.jsonl"
+        if not path.is_file():
+            return []
+        try:
+            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        except json.JSONDecodeError as error:
+            raise UserError(f"{path}: not a JSON object a line ({error}): run the training step again") from None
+
+    @cached_property
+    def diagnostics(self) -> dict[str, list[dict[str, Any]]]:
+        """Per-block diagnostics of the pair mixer at the `start` and the `end`; empty for an arm without one."""
+        path = self.folder / "diagnostics.json"
+        return read_json(path) if path.is_file() else {}
+
+    def score(self, name: str) -> Score:
+        """The scored utterances of set `name`; absent is a `UserError`."""
+        return read_score(self.folder / "score" / f"{name}.tsv")
+
+
+def by_speaker(scores: list[Score], names: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Word errors (scores, speakers) and reference words (speakers,) of several scores of one set.
+
+    `names` are what errors call the scores. All must have the same utterances, speakers and reference words, and
+    know their speakers: `UserError` otherwise.
+    """
+    first = [(u.id, u.speaker, u.words.reference) for u in scores[0].utterances]
+    speakers = sorted({speaker for _, speaker, _ in first})
+    if "" in speakers:
+        raise UserError(f"{names[0]}: its speakers are not known: score it again with utt2spk")
+    column = {speaker: i for i, speaker in enumerate(speakers)}
+    errors, words = np.zeros((len(scores), len(speakers))), np.zeros(len(speakers))
+    for _, speaker, count in first:
+        words[column[speaker]] += count
+    for row, (score, name) in enumerate(zip(scores, names, strict=True)):
+        if [(u.id, u.speaker, u.words.reference) for u in score.utterances] != first:
+            raise UserError(f"{name} and {names[0]} were scored against different references: score both again")
+        for u in score.utterances:
+            errors[row, column[u.speaker]] += u.words.errors
+    return errors, words
