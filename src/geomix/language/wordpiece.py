@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,20 +20,40 @@ def load_wordpiece(vocabulary: str | Path):
     return _tokenizer({piece: i for i, piece in enumerate(pieces)})
 
 
-def train_wordpiece(texts: Iterable[str], size: int, vocabulary: str | Path) -> None:
+def train_wordpiece(texts: Iterable[str], size: int, vocabulary: str | Path, characters: int = 200) -> None:
     """Train `size` WordPiece units on `texts` and write them, one a line, to `vocabulary`.
 
-    The pieces and their order depend on the texts and the size alone.
+    The pieces and their order depend on the texts and the sizes alone. The trainer of `tokenizers` numbers single
+    characters in the order of a hash map and breaks ties between merges by those numbers, so that two runs differ;
+    given the characters in a fixed order first, it has nothing left to draw.
+
+    Parameters
+    ----------
+    characters
+        How many of the most frequent characters are spelled; words with another one become [UNK].
     """
     from tokenizers.trainers import WordPieceTrainer
 
     tokenizer = _tokenizer({UNK: 0})
-    trainer = WordPieceTrainer(vocab_size=size, special_tokens=[UNK], show_progress=False)
-    tokenizer.train_from_iterator((line for text in texts for line in text.splitlines()), trainer)
+    words = Counter(
+        word
+        for text in texts
+        for line in text.splitlines()
+        for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(line))
+    )
+    counts: Counter[str] = Counter()
+    for word, times in words.items():
+        for character in word:
+            counts[character] += times
+    alphabet = set(sorted(counts, key=lambda c: (-counts[c], c))[:characters])
+    spelled = {word: times for word, times in sorted(words.items()) if alphabet.issuperset(word)}
+    singles = {word[0] for word in spelled} | {f"##{c}" for word in spelled for c in word[1:]}
+    trainer = WordPieceTrainer(vocab_size=size, special_tokens=[UNK, *sorted(singles)], show_progress=False)
+    tokenizer.train_from_iterator((" ".join([word] * times) for word, times in spelled.items()), trainer)
     pieces = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    if len(pieces) < size:
+    if len(pieces) != size:
         raise UserError(
-            f"{vocabulary}: the text yields {len(pieces)} pieces, not {size}: lower language.corpus.vocabulary.train"
+            f"{vocabulary}: the text yields {len(pieces)} pieces, not {size}: change language.corpus.vocabulary.train"
         )
     write_text(vocabulary, "".join(f"{piece}\n" for piece, _ in pieces))
 

@@ -1,0 +1,108 @@
+"""A prepared text: token files of the three splits, the vocabulary, and a summary with counts and entropies."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geomix.errors import UserError
+from geomix.files import atomic_path, read_json, sha256, write_json, write_text
+from geomix.language.perplexity import cross_entropy_of_unigrams, unigram_entropy
+from geomix.language.text import SPLITS, read_text
+from geomix.language.wordpiece import encode, load_wordpiece, train_wordpiece
+
+VOCABULARY, SUMMARY = "vocab.txt", "corpus.json"
+
+# (version, unk, vocabulary's SHA-256) -> WordPiece counts of WikiText-2 that must come out (measured with tokenizers 0.23)
+_BERT = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
+KNOWN_COUNTS = {
+    ("tokenised", None, _BERT): {"train": 2_392_641, "valid": 260_172, "test": 299_307},
+    ("tokenised", "[UNK]", _BERT): {"train": 2_228_766, "valid": 225_018, "test": 253_653},
+}
+
+
+def prepare_corpus(corpus: dict[str, Any], block: int, folder: str | Path) -> dict[str, Any]:
+    """Tokenise `corpus` into `folder` (train.npy, valid.npy, test.npy, vocab.txt, corpus.json) and return the summary.
+
+    Parameters
+    ----------
+    corpus
+        As `language.corpus` in the config: what `text.read_text` takes, `unk`, and `vocabulary: {file: PATH}` or
+        `{train: SIZE}` (trained on the train split, "<unk>" left out).
+    block
+        Tokens a training example; only to count the blocks in the summary.
+
+    Raises
+    ------
+    UserError
+        For bad input, or token counts other than the known ones.
+    """
+    folder = Path(folder)
+    texts = read_text(corpus)
+    vocabulary = folder / VOCABULARY
+    source = corpus["vocabulary"]
+    if "train" in source:
+        train_wordpiece([texts["train"].replace("<unk>", " ")], source["train"], vocabulary)
+    else:
+        load_wordpiece(source["file"])  # refused here if it is none
+        write_text(vocabulary, Path(source["file"]).read_text(encoding="utf-8"))
+    tokenizer = load_wordpiece(vocabulary)
+    tokens = {split: encode(tokenizer, texts[split], corpus.get("unk")) for split in SPLITS}
+
+    known = KNOWN_COUNTS.get((corpus.get("version"), corpus.get("unk"), sha256(vocabulary)))
+    counts = {split: len(ids) for split, ids in tokens.items()}
+    if known and counts != known:
+        raise UserError(f"{corpus['name']}: {counts} tokens, known are {known}: the text or tokenizers has changed")
+    for split, ids in tokens.items():
+        if len(ids) <= block:
+            raise UserError(
+                f"{corpus['name']}: the {split} split has {len(ids)} tokens, less than a block of {block} + 1"
+            )
+        with atomic_path(folder / f"{split}.npy") as temporary, open(temporary, "wb") as file:
+            np.save(file, ids)
+    size = tokenizer.get_vocab_size()
+    unk = tokenizer.token_to_id("[UNK]")
+    summary = {
+        "name": corpus["name"],
+        "kind": corpus["kind"],
+        "version": corpus.get("version"),
+        "unk": corpus.get("unk"),
+        "vocabulary": size,
+        "block": block,
+        "splits": {
+            split: {
+                "tokens": len(ids),
+                "blocks": len(ids) // (block + 1),
+                "dropped_tail": len(ids) % (block + 1),
+                "unk_share": round(float((ids == unk).mean()), 5),
+                "unigram_cross_entropy": round(cross_entropy_of_unigrams(tokens["train"], ids, size), 5),
+            }
+            for split, ids in tokens.items()
+        },
+        "unigram_entropy": round(unigram_entropy(tokens["train"]), 5),
+        "hashes": {
+            "vocabulary": sha256(vocabulary),
+            **{split: hashlib.sha256(ids.tobytes()).hexdigest() for split, ids in tokens.items()},
+        },
+    }
+    write_json(folder / SUMMARY, summary)
+    return summary
+
+
+def read_blocks(folder: str | Path, split: str, block: int) -> np.ndarray:
+    """The split as (blocks, block + 1) int32: tokens [:, :-1] predict [:, 1:]. Blocks do not overlap, the tail is dropped."""
+    path = Path(folder) / f"{split}.npy"
+    try:
+        tokens = np.load(path)
+    except (FileNotFoundError, ValueError) as error:
+        raise UserError(f"{path}: not a token file ({error}): prepare the corpus again") from None
+    count = len(tokens) // (block + 1)
+    return tokens[: count * (block + 1)].reshape(count, block + 1)
+
+
+def read_summary(folder: str | Path) -> dict[str, Any]:
+    """corpus.json of a prepared corpus."""
+    return read_json(Path(folder) / SUMMARY)
