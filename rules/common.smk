@@ -13,7 +13,6 @@ ARM = f"{RUN}/{{track}}/{{arm}}/seed{{seed}}"
 STUDY = config["study"]
 ARMS = config["arms"]
 EVALUATION_SETS = evaluation_sets(config)
-DEV_SETS = config["corpus"]["dev"] if isinstance(config["corpus"]["dev"], list) else ["dev"]
 FEATURES = {"float32": "f32", "float16": "f16"}[config["features"]["dtype"]]
 TOKENIZER = f"{DATA}/tokenizer/{config['tokenizer']['kind']}-{config['tokenizer']['size'] or 'all'}"
 

@@ -3,7 +3,8 @@
 # $GEOMIX_DATA in a path stands for the folder of local data sets
 os.environ.setdefault("GEOMIX_DATA", "../shared/data")
 CORPUS = {**config["corpus"], "path": os.path.expandvars(config["corpus"].get("path") or "") or None}
-SPLITS = ["train", *EVALUATION_SETS]
+LIMITS = ("speed_factors", "min_seconds", "max_seconds")
+SPLITS = ["train", "dev", *EVALUATION_SETS]
 
 
 localrules:
@@ -40,7 +41,8 @@ rule prepare_corpus:
     log:
         f"{LOGS}/prepare_corpus.log",
     params:
-        corpus={key: value for key, value in CORPUS.items() if key != "download"},
+        corpus={key: value for key, value in CORPUS.items() if key not in ("download", *LIMITS)},
+        limits={key: CORPUS[key] for key in LIMITS if key in CORPUS},
         folder=DATA,
     script:
         "../workflow_scripts/prepare_corpus.py"

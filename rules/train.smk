@@ -12,8 +12,8 @@ def training_data(wildcards):
     return dict(
         train_manifest=f"{DATA}/manifest/train.tsv",
         train_features=expand(f"{DATA}/features/train-sp{{factor}}.{FEATURES}", factor=CORPUS["speed_factors"]),
-        dev_manifests=expand(f"{DATA}/manifest/{{set}}.tsv", set=DEV_SETS),
-        dev_features=expand(f"{DATA}/features/{{set}}-sp1.0.{FEATURES}", set=DEV_SETS),
+        dev_manifest=f"{DATA}/manifest/dev.tsv",
+        dev_features=f"{DATA}/features/dev-sp1.0.{FEATURES}",
         normalisation=f"{DATA}/features/normalisation.json",
         tokenizer=f"{TOKENIZER}/tokenizer.model",
         tokens=f"{TOKENIZER}/tokens.txt",

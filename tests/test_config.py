@@ -105,6 +105,5 @@ def test_seeds_arms_and_data_tell_trainings_apart(config):
 def test_evaluation_sets_of_lists_and_held_out_speakers(config):
     assert evaluation_sets(config) == ["dev-clean", "dev-other", "test-clean", "test-other"]
     held_out = copy.deepcopy(config)
-    held_out["corpus"]["dev"] = {"hold_out_speakers": ["118"]}
-    held_out["corpus"]["test"] = ["test"]
-    assert evaluation_sets(held_out) == ["dev", "test"]
+    held_out["corpus"]["test"] = {"held-out": {"hold_out_speakers": ["118"]}}
+    assert evaluation_sets(held_out) == ["held-out"]

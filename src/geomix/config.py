@@ -103,12 +103,8 @@ def _suggest(name: str, known: Any) -> str:
 
 
 def evaluation_sets(config: dict[str, Any]) -> list[str]:
-    """Names of the sets that are decoded and scored: dev sets first, then test sets."""
-    names: list[str] = []
-    for key in ("dev", "test"):
-        value = config["corpus"][key]
-        names += value if isinstance(value, list) else [key]
-    return names
+    """Names of the sets that are decoded and scored, in the order of `corpus.test`."""
+    return list(config["corpus"]["test"])
 
 
 def training_settings(config: dict[str, Any], arm: str, seed: int, track: str) -> dict[str, Any]:

@@ -1,0 +1,8 @@
+"""Rule measure_parity: the baseline's word error rates beside the published ones."""
+
+from geomix.errors import exit_with_sentence
+from geomix.report.parity import measure_parity
+
+if __name__ == "__main__":
+    with exit_with_sentence(snakemake.log[0]):
+        measure_parity(snakemake.params.run, snakemake.params.gate)
