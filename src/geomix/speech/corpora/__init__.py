@@ -172,7 +172,7 @@ def _check_counts(name: str, split: str, recordings: list[Recording], expected: 
 def _check_unique(name: str, splits: dict[str, list[Recording]]) -> None:
     """An id names one recording, within a split and across train and the rest."""
     seen: dict[str, Recording] = {}
-    for split, recordings in splits.items():
+    for recordings in splits.values():
         ids = set()
         for recording in recordings:
             if recording.id in ids or seen.setdefault(recording.id, recording) != recording:

@@ -1,0 +1,179 @@
+"""The demo corpus: harbour log entries spoken by espeak-ng in a hundred voices, with wind and sea behind them.
+
+The voices of train, dev and test differ. espeak's output depends on its random state and on what it said before;
+therefore speakers are dealt into a fixed number of shards, each spoken by a process of its own in a fixed order with
+seeded randomness, and the corpus is the same bit for bit however many processes run at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from geomix.errors import UserError
+from geomix.speech.corpora.folder import read_folder
+from geomix.speech.corpora.generated import generated, write_recording
+from geomix.speech.corpora.harbour import sentence
+from geomix.speech.manifest import SAMPLE_RATE, Recording
+
+ACCENTS = ("en", "en-us", "en-029", "en-gb-scotland", "en-gb-x-gbclan", "en-gb-x-gbcwmd", "en-gb-x-rp", "en-us-nyc")
+# espeak-ng's voice variants; those that are versions of one another (steph, steph2, ...) stay within one split
+VOICES = {
+    "train": (
+        "Alex Andrea Andy AnxiousAndy Gene Gene2 Henrique Michael Mike RicishayMax RicishayMax2 RicishayMax3 Reed "
+        "Storm Tweaky UniRobot adam anika anikaRobot announcer antonio benjamin caleb croak david edward edward2 "
+        "f1 f3 grandma grandpa iven iven2 iven3 iven4 klatt klatt2 klatt3 klatt4 klatt5 klatt6 m4 m6 m8 max michel "
+        "miguel mike2 pablo pedro quincy rob robosoft robosoft2 robosoft3 robosoft4 robosoft5 robosoft6 robosoft7 "
+        "robosoft8 sandro steph steph2 steph3 zac"
+    ).split(),
+    "dev": "Alicia Hugo Lee Mario aunty f5 ian m1 m5 norbert paul victor".split(),
+    "test": (
+        "Annie Denis Diogo Jacky Marco Nguyen belinda boris ed f2 f4 gustave john kaukovalta linda m3 m7 marcelo "
+        "shelby travis"
+    ).split(),
+}
+_FIRST_NUMBER = {"train": 100, "dev": 300, "test": 400}
+_SHARDS = 8
+
+
+def read_split(corpus: dict, split: str, out: Path) -> list[Recording]:
+    """Recordings of one split (train, dev, test), generated under `<out>/audio` first if they are not there.
+
+    Config keys: seed (default 0); minutes of speech to train on (52), dev_minutes (3), test_minutes (8); snr_db, the
+    range of signal-to-noise ratios in dB ([5, 25]).
+    """
+    low, high = corpus.get("snr_db", (5, 25))
+    settings = {
+        "kind": "demo",
+        "version": 1,
+        "seed": int(corpus.get("seed", 0)),
+        "minutes": {
+            "train": float(corpus.get("minutes", 52)),
+            "dev": float(corpus.get("dev_minutes", 3)),
+            "test": float(corpus.get("test_minutes", 8)),
+        },
+        "snr_db": [float(low), float(high)],
+    }
+    return read_folder(generated(out / "audio", settings, _write_corpus) / split)
+
+
+def speakers() -> list[tuple[str, str, str]]:
+    """(speaker id, split, voice variant) of all speakers, in the order in which they are dealt into shards."""
+    return [
+        (str(_FIRST_NUMBER[split] + number), split, voice)
+        for split, voices in VOICES.items()
+        for number, voice in enumerate(voices)
+    ]
+
+
+def _write_corpus(folder: Path, settings: dict) -> None:
+    print("speaking the demo corpus with espeak-ng", file=sys.stderr, flush=True)
+
+    def run(shard: int) -> None:
+        command = [sys.executable, "-m", __name__, json.dumps(settings), str(folder), str(shard)]
+        result = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+        if result.returncode:
+            last = result.stderr.strip().splitlines()[-1] if result.stderr.strip() else f"status {result.returncode}"
+            raise UserError(f"{folder}: shard {shard} of the demo corpus failed ({last}): check espeakng-loader")
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(run, range(_SHARDS)))
+
+
+def speak_shard(settings: dict, folder: Path, shard: int) -> None:
+    """Speak every speaker of one shard; to be called once in the life of a process (see the module's text)."""
+    synthesiser = _Synthesiser()
+    for index, (speaker, split, voice) in list(enumerate(speakers()))[shard::_SHARDS]:
+        random = np.random.default_rng([settings["seed"], index])
+        accent = ACCENTS[random.integers(len(ACCENTS))]
+        synthesiser.choose(f"{accent}+{voice}")
+        rate, pitch, liveliness = random.uniform(150, 200), random.uniform(30, 70), random.uniform(30, 70)
+        left, number = settings["minutes"][split] * 60 / len(VOICES[split]), 0
+        while number == 0 or left > 2:
+            text = sentence(random)
+            speech = synthesiser.say(
+                text.lower(),
+                rate=round(rate * random.uniform(0.93, 1.07)),
+                pitch=round(pitch + random.uniform(-5, 5)),
+                liveliness=round(liveliness),
+                seed=int(random.integers(1, 2**31)),
+            )
+            waveform = _outdoors(speech, random.uniform(*settings["snr_db"]), random)
+            write_recording(folder / split, speaker, 1, number, waveform, text)
+            left -= len(waveform) / SAMPLE_RATE
+            number += 1
+
+
+def _outdoors(speech: np.ndarray, snr_db: float, random: np.random.Generator) -> np.ndarray:
+    """Speech with some silence around it, noise at `snr_db` that rises and falls like the sea, and a random level."""
+    from scipy.signal import lfilter
+
+    before, after = (int(seconds * SAMPLE_RATE) for seconds in random.uniform(0.05, 0.3, 2))
+    waveform = np.concatenate([np.zeros(before), speech, np.zeros(after)])
+    time = np.arange(len(waveform)) / SAMPLE_RATE
+    pole = random.uniform(0, 0.97)  # from white noise to a low rumble
+    noise = lfilter([1.0], [1.0, -pole], random.standard_normal(len(waveform)))
+    noise *= 1 + 0.6 * np.sin(2 * np.pi * (random.uniform(0.2, 1.0) * time + random.uniform()))
+    noise *= np.sqrt(np.mean(speech**2) / np.mean(noise**2)) * 10 ** (-snr_db / 20)
+    mixture = waveform + noise
+    return mixture / np.abs(mixture).max() * 10 ** (random.uniform(-26, -1) / 20)
+
+
+class _Synthesiser:
+    """espeak-ng through ctypes (speak_lib.h of espeak-ng 1.52)."""
+
+    _SYNCHRONOUS = 2  # AUDIO_OUTPUT_SYNCHRONOUS: espeak_Synth returns when all was said
+    _DO_NOT_EXIT = 0x8000  # espeakINITIALIZE_DONT_EXIT
+    _UTF8 = 1  # espeakCHARS_UTF8
+    _RATE, _PITCH, _RANGE = 1, 3, 4  # espeak_PARAMETER
+
+    def __init__(self):
+        import espeakng_loader
+
+        self._library = ctypes.CDLL(espeakng_loader.get_library_path())
+        data = espeakng_loader.get_data_path().encode()
+        self._rate = self._library.espeak_Initialize(self._SYNCHRONOUS, 0, data, self._DO_NOT_EXIT)
+        if self._rate <= 0:
+            raise UserError(f"{espeakng_loader.get_data_path()}: espeak-ng cannot start: install espeakng-loader again")
+        self._chunks: list[np.ndarray] = []
+
+        def receive(samples, count, events):
+            if samples and count > 0:
+                self._chunks.append(np.ctypeslib.as_array(samples, (count,)).copy())
+            return 0
+
+        callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
+        self._callback = callback(receive)  # kept: espeak holds a bare pointer to it
+        self._library.espeak_SetSynthCallback(self._callback)
+        self._library.espeak_ng_SetRandSeed.argtypes = [ctypes.c_long]
+
+    def choose(self, voice: str) -> None:
+        """Choose a voice: `accent+variant`."""
+        if self._library.espeak_SetVoiceByName(voice.encode()):
+            raise UserError(f"voice {voice}: espeak-ng does not have it: install espeakng-loader 0.2.4")
+
+    def say(self, text: str, rate: int, pitch: int, liveliness: int, seed: int) -> np.ndarray:
+        """Speech at 16 kHz, float64 in [-1, 1]; rate in words a minute, pitch and liveliness (its range) 0 to 99."""
+        from scipy.signal import resample_poly
+
+        self._chunks.clear()
+        self._library.espeak_ng_SetRandSeed(seed)
+        for parameter, value in ((self._RATE, rate), (self._PITCH, pitch), (self._RANGE, liveliness)):
+            self._library.espeak_SetParameter(parameter, value, 0)
+        content = text.encode()
+        failed = self._library.espeak_Synth(content, len(content) + 1, 0, 0, 0, self._UTF8, None, None)
+        if failed or not self._chunks:
+            raise UserError(f"{text!r}: espeak-ng said nothing (status {failed}): install espeakng-loader 0.2.4")
+        divisor = np.gcd(SAMPLE_RATE, self._rate)
+        return resample_poly(np.concatenate(self._chunks) / 32768, SAMPLE_RATE // divisor, self._rate // divisor)
+
+
+if __name__ == "__main__":
+    speak_shard(json.loads(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
