@@ -1,0 +1,110 @@
+"""`geomix plan`: what a study will cost, before it starts."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+
+from geomix.studies.plan import A100_FLOPS, UTILISATION, Plan, hours_of, make_plan
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the command."""
+    parser.add_argument(
+        "--configfile", nargs="+", default=[], metavar="F", help="overlays on config.yaml, as Snakemake takes them"
+    )
+    parser.add_argument(
+        "--tflops",
+        type=float,
+        default=A100_FLOPS / 1e12,
+        metavar="T",
+        help="the GPU's dense bf16 rate in TFLOP/s (default: %(default).0f, an A100)",
+    )
+    parser.add_argument(
+        "--utilisation",
+        type=float,
+        nargs=2,
+        default=[100 * share for share in UTILISATION],
+        metavar=("LOW", "HIGH"),
+        help="per cent of it that a training reaches (default: %(default)s)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print the plan of the study in config.yaml and the given overlays."""
+    from geomix.config import load_config
+    from geomix.errors import UserError
+
+    low, high = arguments.utilisation
+    if not 0 < low <= high <= 100 or arguments.tflops <= 0:
+        raise UserError(
+            f"--tflops {arguments.tflops} --utilisation {low} {high}: a positive rate and 0 < LOW <= HIGH <= 100 are needed"
+        )
+    config = load_config(*arguments.configfile)
+    print(
+        describe(
+            make_plan(config, device_flops=1e12 * arguments.tflops, utilisation=(low / 100, high / 100)),
+            arguments.tflops,
+            low,
+            high,
+        )
+    )
+
+
+def describe(plan: Plan, tflops: float, low: float, high: float) -> str:
+    """A plan as text."""
+    lines = [f"{plan.run}: {len(plan.trainings)} trainings, {_range(*hours_of(plan.trainings))} GPU hours", ""]
+    if any(t.basis == "formula" for t in plan.trainings):
+        lines[:1] += [f"  by formula where nothing is measured yet, at {low:g} to {high:g} % of {tflops:g} TFLOP/s"]
+    done = [t for t in plan.trainings if t.done]
+    if done:
+        left = [t for t in plan.trainings if not t.done]
+        lines[:1] += [f"  {len(done)} done; {len(left)} left, {_range(*hours_of(left))} GPU hours"]
+
+    lines.append("order")
+    waves = [list(wave) for _, wave in itertools.groupby(plan.trainings, key=lambda t: t.seed)]
+    for number, wave in enumerate(waves, 1):
+        who = "all arms and tracks" if number == 1 else "the same"
+        lines.append(
+            f"  {number}. seed {wave[0].seed} of {who}: {len(wave)} trainings, {_range(*hours_of(wave))} GPU hours"
+        )
+    lines += ["", f"  {'track':<8} {'arm':<22} {'parameters':>11} {'hours a run':>12}  basis"]
+    for t in waves[0]:
+        gated = ", waits for the gate" if t.gated else ""
+        lines.append(f"  {t.track:<8} {t.arm:<22} {t.parameters:>11,} {_range(*t.hours):>12}  {t.basis}{gated}")
+
+    lines += [
+        "",
+        f"longest chain: {_range(*plan.chain_hours)} GPU hours, however many GPUs there are",
+        *_wrapped(" > ".join(plan.chain)),
+    ]
+    lines += [
+        "",
+        f"jobs from nothing: {sum(plan.jobs.values())}",
+        *_wrapped(", ".join(f"{count} {rule}" for rule, count in plan.jobs.items())),
+    ]
+
+    lines += ["", f"disk: {_gb(plan.bytes)} at most, {_gb(plan.there)} of it there; the disk has {_gb(plan.free)} free"]
+    for stored in plan.storage:
+        lines.append(f"  {_gb(stored.bytes):>10}  {stored.kind:<60} {stored.bound}")
+    if plan.missing:
+        lines.append(f"  {_gb(plan.missing)} are missing: free them, or change a key on the right")
+    return "\n".join(lines)
+
+
+def _range(low: float, high: float) -> str:
+    """Hours as 4.0-8.0, to two digits."""
+    short, long = (f"{value:.2g}" if value < 10 else f"{value:.0f}" for value in (low, high))
+    return short if short == long else f"{short}-{long}"
+
+
+def _gb(value: float) -> str:
+    return f"{value / 1e9:.1f} GB" if value >= 5e7 else f"{value / 1e6:.1f} MB"
+
+
+def _wrapped(text: str) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(
+        text, 118, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )

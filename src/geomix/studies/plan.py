@@ -1,0 +1,263 @@
+"""What a speech study will cost before it starts: trainings in their order, GPU hours, longest chain of jobs, disk by kind."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from geomix.config import evaluation_sets
+from geomix.errors import UserError
+from geomix.files import read_json
+
+A100_FLOPS = 312e12  # dense bf16, NVIDIA's data sheet
+# what toolkits reach when they train a Conformer on an A100: 2,641 to 5,282 audio-seconds per second
+UTILISATION = (0.053, 0.105)
+
+# Panayotov et al. 2015 (https://www.openslr.org/12), Table 1: hours of each subset
+_LIBRISPEECH_HOURS = {
+    "train-clean-100": 100.6,
+    "dev-clean": 5.4,
+    "dev-other": 5.3,
+    "test-clean": 5.4,
+    "test-other": 5.1,
+}
+_FLAC_BYTES = 17_400  # per second of LibriSpeech: 6.3 GB of archive for train-clean-100
+_WAV_BYTES = 32_000  # per second: 16 kHz, 16 bits
+_FRAMES = 100  # per second
+# weights, two moments of Adam and, in the middle of an accumulation, gradients: four fp32 numbers a parameter
+_STATE_BYTES = 16
+# last.ckpt, previous.ckpt, and the next one while it is written
+_STATES = 3
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training. `hours` on one GPU, (shortest, longest); `basis` says whence they come; `done`: its record exists."""
+
+    track: str
+    arm: str
+    seed: int
+    gated: bool
+    hours: tuple[float, float]
+    basis: str
+    parameters: int
+    done: bool
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Disk that one kind of file takes at most: what and where, bytes, and the configuration key that bounds it."""
+
+    kind: str
+    bytes: float
+    bound: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study before it starts.
+
+    trainings : in the order in which they are wanted: the first seed of all tracks and arms, then the next seeds.
+    jobs : rule -> number of jobs of a complete run from nothing.
+    chain : the longest chain of jobs that wait for each other, and the GPU hours of its trainings.
+    storage : what the study writes, by kind. `there` bytes of it exist already; `free` is what the disk still has.
+    """
+
+    run: str
+    trainings: list[Training]
+    jobs: dict[str, int]
+    chain: list[str]
+    chain_hours: tuple[float, float]
+    storage: list[Stored]
+    there: float
+    free: float
+
+    @property
+    def bytes(self) -> float:
+        """Disk of all kinds together."""
+        return sum(stored.bytes for stored in self.storage)
+
+    @property
+    def missing(self) -> float:
+        """Bytes that the disk lacks; 0 when it has enough."""
+        return max(0.0, self.bytes - self.there - self.free)
+
+
+def hours_of(trainings: list[Training]) -> tuple[float, float]:
+    """GPU hours of trainings together, (shortest, longest)."""
+    return sum(t.hours[0] for t in trainings), sum(t.hours[1] for t in trainings)
+
+
+def make_plan(
+    config: Mapping[str, Any],
+    root: Path = Path("."),
+    *,
+    device_flops: float = A100_FLOPS,
+    utilisation: tuple[float, float] = UTILISATION,
+) -> Plan:
+    """Plan of the study that `config` describes.
+
+    GPU hours come from the audio-seconds per second of the records under `root`/results where an arm has one on that track. Without one, an
+    arm's pace is the baseline's by formula: `utilisation` of `device_flops` at the gate arm's FLOPs per audio-second. An arm of fewer
+    FLOPs gains nothing by that (what it saves, the pair mixers lose to memory traffic); one of more FLOPs is slower in proportion.
+
+    Raises UserError when the corpus's length or the number of output units is known neither from the configuration nor from prepared data.
+    """
+    from geomix.models.arms import arm_config
+    from geomix.models.flops import parameter_count, train_flops_per_audio_second
+
+    seconds = audio_seconds(config, root)
+    vocabulary = _vocabulary(config, root)
+    study, arms = config["study"], config["arms"]
+    flops, parameters = {}, {}
+    for arm in dict.fromkeys([config["gate"]["arm"], *study["arms"]]):
+        model = arm_config(config, arm, vocabulary)
+        flops[arm], parameters[arm] = train_flops_per_audio_second(model), parameter_count(model)
+
+    def training(track: str, arm: str, seed: int) -> Training:
+        folder = root / "results" / config["run"] / track / arm
+        amount = seconds["train"] * config["training"]["epochs"]
+        if measured := _measured(folder, arms[arm]):
+            hours = (amount / measured[0] / 3600,) * 2
+            basis = f"measured on {measured[1]}"
+        else:
+            work = amount * max(flops[arm], flops[config["gate"]["arm"]])
+            hours = tuple(work / (share * device_flops) / 3600 for share in (max(utilisation), min(utilisation)))
+            basis = "formula"
+        done = (folder / f"seed{seed}" / "record.json").is_file()
+        return Training(track, arm, seed, bool(arms[arm].get("gated")), hours, basis, parameters[arm], done)
+
+    trainings = [
+        training(track, arm, seed) for seed in study["seeds"] for track in study["tracks"] for arm in study["arms"]
+    ]
+    gate = [training(config["gate"]["track"], config["gate"]["arm"], seed) for seed in config["gate"]["seeds"]]
+    chain, chain_hours = _chain(trainings, gate)
+    folders = [
+        root / "data" / config["corpus"]["name"],
+        root / "state" / config["run"],
+        root / "results" / config["run"],
+    ]
+    return Plan(
+        run=config["run"],
+        trainings=trainings,
+        jobs=_jobs(config, len({(t.track, t.arm, t.seed) for t in [*trainings, *gate]})),
+        chain=chain,
+        chain_hours=chain_hours,
+        storage=list(_storage(config, seconds, trainings)),
+        there=float(sum(map(_size, folders))),
+        free=float(shutil.disk_usage(root).free),
+    )
+
+
+def audio_seconds(config: Mapping[str, Any], root: Path = Path(".")) -> dict[str, float]:
+    """Audio of `train` (all speed copies), `dev` and each evaluation set, in seconds: counted where prepared, else published."""
+    corpus = config["corpus"]
+    summary = root / "data" / corpus["name"] / "corpus.json"
+    if summary.is_file():
+        splits = read_json(summary)["splits"]
+        return {name: splits[name]["seconds"] for name in _splits(config)}
+    parts = {"train": corpus["train"], "dev": corpus["dev"], **{name: [name] for name in evaluation_sets(config)}}
+    if corpus["kind"] == "librispeech" and all(
+        subset in _LIBRISPEECH_HOURS for part in parts.values() for subset in part
+    ):
+        seconds = {name: 3600 * sum(_LIBRISPEECH_HOURS[subset] for subset in part) for name, part in parts.items()}
+        return {**seconds, "train": seconds["train"] * sum(1 / factor for factor in corpus["speed_factors"])}
+    raise UserError(
+        f"{summary}: not there yet, so the corpus's length is not known: run `snakemake prepare` with this configuration first"
+    )
+
+
+def _splits(config: Mapping[str, Any]) -> list[str]:
+    """Manifests of a corpus: the training copies, the union that selects epochs, and each evaluation set."""
+    return ["train", "dev", *evaluation_sets(config)]
+
+
+def _vocabulary(config: Mapping[str, Any], root: Path) -> int:
+    tokenizer = config["tokenizer"]
+    if tokenizer["size"]:
+        return tokenizer["size"]
+    tokens = root / "data" / config["corpus"]["name"] / "tokenizer" / f"{tokenizer['kind']}-all" / "tokens.txt"
+    if not tokens.is_file():
+        raise UserError(
+            f"{tokens}: not there yet, so the number of output units is not known: run `snakemake prepare` first"
+        )
+    return len(tokens.read_text(encoding="utf-8").splitlines())
+
+
+def _measured(folder: Path, arm: Mapping[str, Any]) -> tuple[float, str] | None:
+    """Mean audio-seconds per second of an arm's records and the device they ran on, if there are any of this mixer."""
+    mixer = {key: value for key, value in arm.items() if key not in ("ff_dim", "gated", "unmatched")}
+    records = [read_json(path) for path in sorted(folder.glob("seed*/record.json"))]
+    records = [record for record in records if record["mixer"] == mixer]
+    if not records:
+        return None
+    rates = [record["audio_seconds_per_second"] for record in records]
+    return sum(rates) / len(rates), ", ".join(sorted({record["device"] for record in records}))
+
+
+def _chain(trainings: list[Training], gate: list[Training]) -> tuple[list[str], tuple[float, float]]:
+    """The longest chain of jobs: with gated arms, the gate's training and everything behind it come first."""
+
+    def longest(among: list[Training]) -> Training:
+        return max(among, key=lambda t: t.hours[1])
+
+    def judged(t: Training) -> list[str]:
+        return [f"train {t.track}/{t.arm}/seed{t.seed}", "average", "decode", "score"]
+
+    last = longest(trainings)
+    links = [last]
+    steps = judged(last)
+    if gated := [t for t in trainings if t.gated]:
+        links = [longest(gate), longest(gated)]
+        steps = [*judged(links[0]), "measure_parity", "parity_gate", *judged(links[1])]
+    return ["prepare_corpus", "features", "normalisation", *steps, "compare", "report"], hours_of(links)
+
+
+def _jobs(config: Mapping[str, Any], trainings: int) -> dict[str, int]:
+    """Jobs of each rule in a run from nothing; a test holds this against `snakemake -n`."""
+    corpus = config["corpus"]
+    downloads = len({name for key in ("train", "dev", "test") for name in corpus[key]}) if corpus.get("download") else 0
+    jobs = {
+        "download_subset": downloads,
+        "prepare_corpus": 1,
+        "features": len(corpus["speed_factors"]) + len(_splits(config)) - 1,
+        "normalisation": 1,
+        "tokenizer": 1,
+        "describe_study": 1,
+        **dict.fromkeys(("train", "average", "decode", "score"), trainings),
+        **dict.fromkeys(("measure_parity", "parity_gate", "compare", "report"), 1),
+    }
+    return {rule: count for rule, count in jobs.items() if count}
+
+
+def _storage(config: Mapping[str, Any], seconds: Mapping[str, float], trainings: list[Training]) -> Iterator[Stored]:
+    corpus, features = config["corpus"], config["features"]
+    audio = sum(seconds.values())
+    copies = sum(1 / factor for factor in corpus["speed_factors"])
+    recorded = audio - seconds["train"] * (1 - 1 / copies)  # the training recordings once
+    if corpus.get("download"):
+        yield Stored("recordings (archives, and unpacked)", 2 * _FLAC_BYTES * recorded, "corpus.train, dev, test")
+    elif corpus["kind"] in ("demo", "smoke"):
+        yield Stored("recordings (synthesised)", _WAV_BYTES * recorded, "corpus.minutes")
+    itemsize = {"float32": 4, "float16": 2}[features["dtype"]]
+    yield Stored(
+        "features, once for all runs",
+        _FRAMES * features["mels"] * itemsize * audio,
+        "features.dtype, corpus.speed_factors",
+    )
+    if "espnet" in config["study"]["tracks"]:
+        yield Stored("speed copies of the audio, for ESPnet", _WAV_BYTES * seconds["train"], "corpus.speed_factors")
+    weights = sum(t.parameters for t in trainings)
+    keep = config["training"]["keep_best"]
+    yield Stored(f"checkpoints (weights of the {keep} best epochs)", 4 * keep * weights, "training.keep_best")
+    yield Stored(
+        "state folders (two resumable states, a third in the making)", _STATES * _STATE_BYTES * weights, "study"
+    )
+    yield Stored("averaged models", 4 * weights, "study")
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

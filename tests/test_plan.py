@@ -1,0 +1,161 @@
+"""The plan of a study: the article's hours, arithmetic by hand on disk, and Snakemake's own count of the jobs."""
+
+import copy
+import re
+import subprocess
+import sys
+from argparse import ArgumentParser
+
+import pytest
+
+from geomix.commands import plan as command
+from geomix.config import load_config
+from geomix.errors import UserError
+from geomix.files import write_json
+from geomix.studies.plan import audio_seconds, hours_of, make_plan
+from tests.slurm.project import ROOT, copy_project, environment
+
+
+@pytest.fixture(scope="module")
+def full():
+    return load_config(base=ROOT / "config.yaml")
+
+
+def changed(config, **sections):
+    config = copy.deepcopy(config)
+    for section, keys in sections.items():
+        config[section].update(keys)
+    return config
+
+
+def test_the_articles_hours(full, tmp_path):
+    """4 to 8 A100 hours a run, 32 to 64 for the first seed, 96 to 192 in all: four arms, three seeds, two tracks."""
+    plan = make_plan(changed(full, study={"tracks": ["own", "espnet"], "seeds": [0, 1, 2]}), tmp_path)
+    assert len(plan.trainings) == 24
+    for training in plan.trainings:
+        assert training.hours == pytest.approx((4, 8), rel=0.02)
+    assert hours_of(plan.trainings) == pytest.approx((96, 192), rel=0.02)
+    first = plan.trainings[:8]
+    assert {t.seed for t in first} == {0} and len({(t.track, t.arm) for t in first}) == 8
+    assert hours_of(first) == pytest.approx((32, 64), rel=0.02)
+    assert all(t.seed != 0 for t in plan.trainings[8:])
+
+
+def test_longest_chain_passes_the_gate(full, tmp_path):
+    plan = make_plan(full, tmp_path)
+    assert plan.chain_hours == pytest.approx((8, 16), rel=0.02)  # attention, then a gated arm
+    assert plan.chain.index("parity_gate") < [i for i, step in enumerate(plan.chain) if step.startswith("train")][1]
+    ungated = make_plan(changed(full, study={"arms": ["attention", "no_mixer"]}), tmp_path)
+    assert ungated.chain_hours == pytest.approx((4, 8), rel=0.02)
+    assert "parity_gate" not in ungated.chain
+
+
+def test_a_heavier_arm_is_slower(full, tmp_path):
+    config = copy.deepcopy(full)
+    config["arms"]["no_mixer"]["ff_dim"] = 4096
+    hours = {t.arm: t.hours[0] for t in make_plan(config, tmp_path).trainings}
+    assert hours["no_mixer"] > 1.4 * hours["attention"]
+    assert hours["grassmann"] == hours["attention"]  # its FLOPs are fewer; no time is taken off for that
+
+
+def test_disk_of_the_full_study(full, tmp_path):
+    config = changed(full, study={"seeds": [0]})
+    stored = {s.kind.split(" (")[0].split(",")[0]: s.bytes for s in make_plan(config, tmp_path).storage}
+    # 100.6 h at three speeds and 21.2 h of evaluation sets, 100 frames a second of 80 fp32 numbers
+    train = 100.6 * (1 / 0.9 + 1 + 1 / 1.1) * 3600 * 100 * 80 * 4
+    assert train == pytest.approx(35e9, rel=0.01)
+    assert stored["features"] == pytest.approx(train + 21.2 * 3600 * 100 * 80 * 4, rel=1e-6)
+    parameters = 26_958_472 + 2 * 26_021_992 + 26_945_032
+    assert stored["checkpoints"] == 10 * 4 * parameters
+    assert stored["averaged models"] == 4 * parameters
+    assert stored["state folders"] == 3 * 16 * parameters
+
+
+def test_disk_is_bounded_by_the_configuration(full, tmp_path):
+    def kinds(**sections):
+        return {s.kind.split()[0]: s.bytes for s in make_plan(changed(full, **sections), tmp_path).storage}
+
+    base = kinds()
+    assert kinds(features={"dtype": "float16"})["features,"] == base["features,"] / 2
+    assert kinds(training={"keep_best": 5})["checkpoints"] == base["checkpoints"] / 2
+    assert kinds(corpus={"speed_factors": [1.0]})["features,"] < base["features,"] / 2.4
+    assert "speed" not in base  # only ESPnet needs copies of the audio
+    # 304 h of 16-bit samples at 16 kHz
+    assert kinds(study={"tracks": ["own", "espnet"]})["speed"] == pytest.approx(35e9, rel=0.01)
+
+
+def test_records_replace_the_formula(full, tmp_path):
+    mixer = {"mixer": "attention", "heads": 4}
+    record = {"audio_seconds_per_second": 12_000.0, "device": "NVIDIA H200", "mixer": mixer}
+    write_json(tmp_path / "results/librispeech100/own/attention/seed0/record.json", record)
+    write_json(
+        tmp_path / "results/librispeech100/own/no_mixer/seed0/record.json",
+        {**record, "mixer": {"mixer": "attention", "heads": 8}},  # of an arm that has changed since
+    )
+    plan = make_plan(full, tmp_path)
+    by_run = {(t.arm, t.seed): t for t in plan.trainings}
+    seconds = 70 * audio_seconds(full, tmp_path)["train"]
+    for seed in (0, 1, 2):
+        assert by_run["attention", seed].hours == pytest.approx((seconds / 12_000 / 3600,) * 2)
+        assert by_run["attention", seed].basis == "measured on NVIDIA H200"
+        assert by_run["no_mixer", seed].basis == "formula"
+    assert [t.seed for t in plan.trainings if t.done and t.arm == "attention"] == [0]
+
+
+def test_prepared_corpora_are_counted(tmp_path):
+    config = load_config(ROOT / "config" / "smoke.yaml", base=ROOT / "config.yaml")
+    with pytest.raises(UserError, match=r"data/smoke/corpus.json: .*snakemake prepare"):
+        make_plan(config, tmp_path)
+    splits = {"train": {"seconds": 300.0}, "dev": {"seconds": 20.0}, "test": {"seconds": 30.0}}
+    write_json(tmp_path / "data/smoke/corpus.json", {"splits": splits})
+    with pytest.raises(UserError, match=r"tokens.txt: .*output units"):
+        make_plan(config, tmp_path)
+    (tmp_path / "data/smoke/tokenizer/word-all").mkdir(parents=True)
+    (tmp_path / "data/smoke/tokenizer/word-all/tokens.txt").write_text("<blank>\n<unk>\nDO\n<sos/eos>\n")
+    plan = make_plan(config, tmp_path)
+    features = next(s for s in plan.storage if s.kind.startswith("features"))
+    assert features.bytes == 350 * 100 * 80 * 4
+    assert plan.there > 0
+
+
+def test_printed(full, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    parser = ArgumentParser()
+    command.add_arguments(parser)
+    command.run(parser.parse_args(["--tflops", "312", "--utilisation", "5.3", "10.5"]))
+    text = capsys.readouterr().out
+    for piece in (
+        "at 5.3 to 10.5 % of 312 TFLOP/s",
+        "26,958,472",
+        "longest chain",
+        "training.keep_best",
+        "waits for the gate",
+    ):
+        assert piece in text
+    with pytest.raises(UserError, match="LOW <= HIGH"):
+        command.run(parser.parse_args(["--utilisation", "10", "5"]))
+
+
+@pytest.mark.workflow
+@pytest.mark.parametrize("overlay", [None, "two_seeds"])
+def test_jobs_are_snakemakes(tmp_path, overlay):
+    """The plan's jobs a rule, and the order of the trainings, are what `snakemake -n` lists."""
+    project = copy_project(tmp_path / "project")
+    overlays = []
+    if overlay:
+        path = project / "config" / f"{overlay}.yaml"
+        path.write_text("study: {seeds: [2, 5], arms: [no_mixer]}\ngate: {seeds: [2, 3]}\nfeatures: {dtype: float16}\n")
+        overlays = [path]
+    listed = subprocess.run(
+        [sys.executable, "-m", "snakemake", "-n", *(["--configfile", *map(str, overlays)] if overlays else [])],
+        cwd=project,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert listed.returncode == 0, listed.stdout + listed.stderr
+    table = listed.stdout[listed.stdout.index("Job stats") :].split("\n\n")[0]
+    counts = {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
+    counts.pop("total"), counts.pop("speech")
+    plan = make_plan(load_config(*overlays, base=project / "config.yaml"), project)
+    assert plan.jobs == counts
