@@ -64,5 +64,5 @@ rule attention_only:
 
 rule prepare:
     input:
-        training_data,
+        unpack(training_data),
         expand(f"{DATA}/features/{{set}}-sp1.0.{FEATURES}", set=EVALUATION_SETS),
