@@ -57,7 +57,7 @@ def compare_systems(
         warnings.append(f"one seed of {' and of '.join(single)}: no variation between seeds in the interval")
     sides = [np.sign(i.low) if i.low * i.high > 0 else 0.0 for i in (percentile, t)]
     if sides[0] != sides[1]:
-        held = ("t-interval", "percentile interval")[sides[0] == 0]
+        held = ("t-interval", "percentile interval")[bool(sides[0] == 0)]
         warnings.append(f"only the {held} holds zero: called a tie")
     side = sides[0] if sides[0] == sides[1] else 0.0
     return {

@@ -61,14 +61,18 @@ class Study:
 
     @property
     def sets(self) -> list[str]:
-        """Evaluation sets, those that select epochs first."""
+        """Evaluation sets, in the configuration's order."""
         return evaluation_sets(self.settings)
 
     @property
     def test_sets(self) -> list[str]:
-        """Evaluation sets that nothing was selected on."""
-        test = self.settings["corpus"]["test"]
-        return list(test) if isinstance(test, list) else ["test"]
+        """Evaluation sets that no epoch was selected on."""
+        dev = self.settings["corpus"]["dev"]
+        return [name for name in self.sets if not (isinstance(dev, list) and name in dev)]
+
+    def parameters(self, arm: str) -> int | None:
+        """Exact size of an arm, as the study was described with it."""
+        return self.settings.get("sizes", {}).get(arm, {}).get("parameters")
 
     @property
     def planned(self) -> list[tuple[str, str]]:
