@@ -50,7 +50,7 @@ def test_exp_has_the_right_gradient_also_at_zero(signature):
     expected = torch.zeros(algebra.even.dim, planes, dtype=torch.float64)
     expected[algebra.even.slice(2)] = torch.eye(planes, dtype=torch.float64)
     torch.testing.assert_close(jacobian, expected, atol=1e-15, rtol=0)
-    for scale in (1e-3, 0.2, 1.0):
+    for scale in (1e-3, 0.2, 1.0) if algebra.n < 6 else (1.0,):
         b = bivectors(algebra, 1, scale)[0].requires_grad_()
         assert torch.autograd.gradcheck(lambda x: rotors.exp(algebra, x), b)
 
@@ -126,7 +126,8 @@ def test_small_angle_series():
     expected = [math.sinh(math.sqrt(v)) / math.sqrt(v) if v > 0 else math.sin(math.sqrt(-v)) / math.sqrt(-v) if v else 1.0 for v in x.tolist()]  # fmt: skip
     np.testing.assert_allclose(value.detach(), expected, rtol=2e-15)
     (slope,) = torch.autograd.grad(value.sum(), x)
-    np.testing.assert_allclose(slope, (rotors._cosh_sqrt(x) - value).detach().where(x.detach() != 0, torch.tensor(1 / 3)) / (2 * x).detach().where(x.detach() != 0, torch.tensor(2.0)), rtol=1e-10)  # fmt: skip
+    series = [sum((k + 1) * v**k / math.factorial(2 * k + 3) for k in range(12)) for v in x.tolist()]
+    np.testing.assert_allclose(slope, series, rtol=1e-13)
 
 
 def test_rotors_turn_by_twice_their_angle():
