@@ -27,37 +27,40 @@ def blocked_attention(
     q, k, v: (batch, time, heads, d). positions: (2 * context - 1, d), row i - j + context - 1 is the vector of a query at i and
     a key at j of the same window. mask: (batch, time) bool, True for real frames, which alone are attended to; what stands at
     the others never matters as long as it is finite. dropout: on the attention weights. Returns (batch, time, heads * d).
+    """
+    time = q.shape[1]
+    whole = time // context * context  # the last, shorter window is attended to by itself: it needs no padding
+    parts = []
+    for start, end, size in ((0, whole, context), (whole, time, time - whole)):
+        if start < end:
+            part = None if mask is None else mask[:, start:end]
+            reach = positions[context - size : context + size - 1]
+            parts.append(_windows(q[:, start:end], k[:, start:end], v[:, start:end], reach, size, part, dropout))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
-    The position scores need no (context, context, d) tensor: q times the 2 * context - 1 vectors is one matrix product, and
-    with the vectors in descending order the wanted score of (i, j) lies at column (context - 1 - i) + j of row i, which a
-    strided view reads in place.
+
+def _windows(
+    q: Tensor, k: Tensor, v: Tensor, positions: Tensor, size: int, mask: Tensor | None, dropout: float
+) -> Tensor:
+    """As `blocked_attention` with a time that is a multiple of the window's size.
+
+    The position scores need no (size, size, d) tensor: q times the 2 * size - 1 vectors is one matrix product, and with the
+    vectors in descending order the score of (i, j) lies at column (size - 1 - i) + j of row i, which a strided view reads in
+    place.
     """
     batch, time, heads, width = q.shape
-    size = min(context, time)  # one window shorter than the context is not padded up to it
-    windows = -(-time // size)
-    padding = windows * size - time
-    if padding and mask is None:
-        mask = q.new_ones((1, time), dtype=torch.bool)
-
-    def split(x: Tensor) -> Tensor:
-        return F.pad(x, (0, 0, 0, 0, 0, padding)).view(batch * windows, size, heads, width)
-
-    q, k, v = split(q * width**-0.5), split(k), split(v)
-    descending = positions[context - size : context + size - 1].flip(0)
-    by_distance = torch.matmul(q, descending.t())  # (windows, size, heads, 2 * size - 1)
-    columns = 2 * size - 1
+    windows, columns = batch * (time // size), 2 * size - 1
+    q, k, v = (x.reshape(windows, size, heads, width) for x in (q * width**-0.5, k, v))
+    by_distance = torch.matmul(q, positions.flip(0).t())  # (windows, size, heads, columns)
     shaw = by_distance.as_strided(
-        (batch * windows, heads, size, size), (size * heads * columns, columns, heads * columns - 1, 1), size - 1
+        (windows, heads, size, size), (size * heads * columns, columns, heads * columns - 1, 1), size - 1
     )
     scores = torch.matmul(q.transpose(1, 2), k.permute(0, 2, 3, 1)).add_(shaw)
     if mask is not None:
-        keep = F.pad(mask, (0, padding)).view(-1, 1, windows, size).transpose(1, 2).unsqueeze(-2)
         # a finite value: in a window without any real frame -inf would give NaN, which spreads through 0 * NaN
-        scores = scores.view(batch, windows, heads, size, size).masked_fill_(~keep, torch.finfo(scores.dtype).min)
-        scores = scores.view(batch * windows, heads, size, size)
+        scores = scores.masked_fill(~mask.reshape(windows, 1, 1, size), torch.finfo(scores.dtype).min)
     weights = F.dropout(scores.softmax(dim=-1), dropout, dropout > 0)
-    out = torch.matmul(weights, v.transpose(1, 2))
-    return out.transpose(1, 2).reshape(batch, windows * size, heads * width)[:, :time]
+    return torch.matmul(weights, v.transpose(1, 2)).transpose(1, 2).reshape(batch, time, heads * width)
 
 
 def blocked_attention_naive(

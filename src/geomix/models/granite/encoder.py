@@ -54,15 +54,18 @@ class Attention(nn.Module):
 
 
 class DepthwiseConv(nn.Module):
-    """Depthwise convolution over time that keeps the length; an even kernel looks one frame further back."""
+    """Depthwise convolution over time, (batch, time, channels); keeps the length, an even kernel looks one frame further back."""
 
     def __init__(self, channels: int, kernel: int) -> None:
         super().__init__()
-        self.padding = (kernel // 2, kernel // 2 - (kernel + 1) % 2)
         self.conv = nn.Conv1d(channels, channels, kernel, groups=channels, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.conv(F.pad(x, self.padding))
+        kernel = self.conv.kernel_size[0]
+        # one row of a channels-last image: (batch, time, channels) is its memory layout already
+        image = x.transpose(1, 2).unsqueeze(2)
+        y = F.conv2d(image, self.conv.weight.unsqueeze(2), padding=(0, kernel // 2), groups=self.conv.groups)
+        return y.squeeze(2).transpose(1, 2)[:, : x.shape[1]]
 
 
 class Convolution(nn.Module):
@@ -82,13 +85,12 @@ class Convolution(nn.Module):
         x = F.glu(F.linear(self.norm(x), self.up_conv.weight.squeeze(-1), self.up_conv.bias), dim=-1)
         if mask is not None:
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
-        x = self.depth_conv(x.transpose(1, 2))
+        x = self.depth_conv(x)
         if mask is not None and self.training:  # statistics of real frames only
-            real = self.batch_norm(x.transpose(1, 2)[mask])
-            x = torch.zeros_like(x).transpose(1, 2).masked_scatter(mask.unsqueeze(-1), real).transpose(1, 2)
+            x = torch.zeros_like(x).masked_scatter(mask.unsqueeze(-1), self.batch_norm(x[mask]))
         else:
-            x = self.batch_norm(x)
-        x = F.silu(x, inplace=not torch.is_grad_enabled()).transpose(1, 2)
+            x = self.batch_norm(x.flatten(0, 1)).view_as(x)
+        x = F.silu(x, inplace=not torch.is_grad_enabled())
         return self.dropout(F.linear(x, self.down_conv.weight.squeeze(-1), self.down_conv.bias))
 
 
@@ -104,10 +106,10 @@ class Block(nn.Module):
         self.post_norm = nn.LayerNorm(config.hidden_dim)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        x = x + 0.5 * self.ff1(x)
+        x = torch.add(x, self.ff1(x), alpha=0.5)
         x = x + self.attn(x, mask)
         x = x + self.conv(x, mask)
-        x = x + 0.5 * self.ff2(x)
+        x = torch.add(x, self.ff2(x), alpha=0.5)
         return self.post_norm(x)
 
 

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geomix.errors import UserError
+from geomix.models.ctc import ctc_loss
 from geomix.models.granite.config import EncoderConfig
 from geomix.models.granite.encoder import GraniteEncoder
 from geomix.models.granite.features import stack_frames
@@ -36,7 +36,10 @@ class GraniteEncoderCTCConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> GraniteEncoderCTCConfig:
-        """Strict: an unknown key is a `UserError` that names it."""
+        """Strict: an unknown key is a `UserError` that names it; `architecture`, if given, is `granite_encoder`."""
+        values = dict(values)
+        if (architecture := values.pop("architecture", "granite_encoder")) != "granite_encoder":
+            raise UserError(f"granite_encoder: architecture {architecture!r} is another model's: write granite_encoder")
         known = {field.name for field in fields(cls)}
         for key in values:
             if key not in known:
@@ -52,6 +55,10 @@ class GraniteEncoderCTCConfig:
             )
         if self.middle_weight and self.blocks < 2:
             raise UserError("granite_encoder: a single block has no middle: set middle_weight to 0 or take more blocks")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values from which `from_dict` makes the same configuration."""
+        return {"architecture": "granite_encoder", **asdict(self)}
 
     def encoder(self) -> EncoderConfig:
         """The encoder's configuration; distances beyond a window have no vector."""
@@ -94,26 +101,18 @@ class GraniteEncoderCTC(nn.Module):
         parts "loss_final" and "loss_middle".
         """
         final, middle, frames = self._encode(features, lengths)
-        losses = {"final": self._loss(final, frames, tokens, token_lengths)}
+        losses = {"final": ctc_loss(_log_softmax(final), frames, tokens, token_lengths)}
         loss = losses["final"]
-        if self.config.middle_weight:
-            losses["middle"] = self._loss(middle, frames, tokens, token_lengths)
-            weight = self.config.middle_weight
+        if weight := self.config.middle_weight:
+            losses["middle"] = ctc_loss(_log_softmax(middle), frames, tokens, token_lengths)
             loss = (1 - weight) * losses["final"] + weight * losses["middle"]
         return {"loss": loss, **{f"loss_{name}": value.detach() for name, value in losses.items()}}
 
     def log_probs(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """features (batch, T, 80), lengths (batch,) -> log-probabilities (batch, T', vocab) in fp32 and lengths (batch,)."""
         logits, _, frames = self._encode(features, lengths)
-        return logits.float().log_softmax(-1), frames
+        return _log_softmax(logits), frames
 
-    def to_dict(self) -> dict[str, Any]:
-        """The configuration, as written beside the weights."""
-        return {"architecture": "granite_encoder", **asdict(self.config)}
 
-    @staticmethod
-    def _loss(logits: Tensor, frames: Tensor, tokens: Tensor, token_lengths: Tensor) -> Tensor:
-        with torch.autocast(logits.device.type, enabled=False):
-            log_probs = logits.float().log_softmax(-1).transpose(0, 1)
-            total = F.ctc_loss(log_probs, tokens, frames, token_lengths, blank=0, reduction="sum", zero_infinity=True)
-        return total / len(tokens)
+def _log_softmax(logits: Tensor) -> Tensor:
+    return torch.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
