@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from geomix.errors import UserError
+from geomix.mixers.blocked_attention import BlockedAttention
 from geomix.mixers.frames import Frames
 from geomix.mixers.pair import PairMixer
 from geomix.mixers.relative_attention import RelativeAttention
@@ -20,6 +21,7 @@ from geomix.mixers.relative_attention import RelativeAttention
 # `dropout` that it names.
 MIXERS: dict[str, Callable[..., nn.Module] | None] = {
     "attention": RelativeAttention,
+    "blocked_attention": BlockedAttention,
     "pair": PairMixer,
     "none": None,
 }
@@ -55,4 +57,4 @@ def make_mixer(
     return factory(width, **{n: v for n, v in given.items() if n in known}, **arguments)
 
 
-__all__ = ["MIXERS", "Frames", "PairMixer", "RelativeAttention", "make_mixer"]
+__all__ = ["MIXERS", "BlockedAttention", "Frames", "PairMixer", "RelativeAttention", "make_mixer"]

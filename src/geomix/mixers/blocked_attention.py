@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from geomix.errors import UserError
+
 
 def blocked_attention(
     q: Tensor,
@@ -88,15 +90,15 @@ class BlockedAttention(nn.Module):
     Cost grows with time times `context`. Projections as in Granite Speech: no bias on q, k, v, a bias on the output. The
     default context is 4 s at 40 ms a frame (Granite: 200 frames of 20 ms). `dropout` acts on the attention weights.
 
-    Raises ValueError when `heads` does not divide `width` or the context is not positive.
+    Raises UserError when `heads` does not divide `width` or the context is not positive.
     """
 
     def __init__(self, width: int, heads: int = 4, context: int = 100, dropout: float = 0.0) -> None:
         super().__init__()
         if heads < 1 or width % heads:
-            raise ValueError(f"blocked_attention: heads {heads} does not divide width {width}: choose a divisor")
+            raise UserError(f"blocked_attention: heads {heads} does not divide width {width}: choose a divisor")
         if context < 1:
-            raise ValueError(f"blocked_attention: context {context} is not positive: give it in frames")
+            raise UserError(f"blocked_attention: context {context} is not positive: give it in frames")
         self.heads, self.context, self.dropout = heads, context, dropout
         self.to_q = nn.Linear(width, width, bias=False)
         self.to_kv = nn.Linear(width, 2 * width, bias=False)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +16,7 @@ from geomix.models.granite.model import GraniteSpeech
 from geomix.models.granite.prompt import TRANSCRIBE, PromptTokenizer
 from geomix.models.granite.search import beam_search, greedy_search
 
-WINDOW_SECONDS = 30.0  # longest piece of audio given to the model at once
+WINDOW_SECONDS = 40.0  # longest piece of audio given to the model at once; no LibriSpeech utterance (35 s at most) is cut
 SEARCH_SECONDS = 3.0  # a cut is made at the quietest place of a window's last 3 s
 LEAST_SECONDS = 1.0  # no piece after a cut is shorter: the models invent words on very short audio
 
@@ -55,36 +53,13 @@ class Window:
     text: str
 
 
-@dataclass
-class Progress:
-    """Lines on standard error: audio done, audio-seconds per second, time left."""
-
-    total_seconds: float
-    interval: float = 10.0
-
-    def __post_init__(self) -> None:
-        self.begun = self.shown = time.monotonic()
-        self.done = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Count `seconds` of audio as done; prints at most one line an interval, and one at the end."""
-        self.done += seconds
-        now = time.monotonic()
-        finished = self.done >= self.total_seconds - 1e-6
-        if finished or now - self.shown > self.interval:
-            self.shown = now
-            speed = self.done / max(now - self.begun, 1e-9)
-            left = (self.total_seconds - self.done) / speed
-            print(
-                f"granite: {self.done:.0f} of {self.total_seconds:.0f} s of audio, {speed:.2f} audio-s/s, {left:.0f} s left",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
-
-
 class _Windowed:
-    """Cuts, sorts by length, batches, and puts the texts back in order; what a batch becomes is the subclass's."""
+    """Cuts, sorts by length, batches, and puts the texts back in order; what a batch becomes is the subclass's.
 
-    def __init__(self, device: torch.device, window_seconds: float, batch: int, progress: bool) -> None:
+    `progress`, if given, is called after each batch with its windows and its seconds of audio.
+    """
+
+    def __init__(self, device: torch.device, window_seconds: float, batch: int, progress: Callable[[int, float], None] | None) -> None:
         if batch < 1:
             raise UserError(f"batch {batch} is not positive: give how many windows are decoded at once")
         self.device, self.window_seconds, self.batch, self.progress = device, window_seconds, batch, progress
@@ -106,15 +81,14 @@ class _Windowed:
         order = sorted(
             long_enough, key=lambda i: -len(pieces[i][3])
         )  # the largest batch comes first: memory shows at once
-        progress = Progress(sum(len(pieces[i][3]) for i in order) / SAMPLE_RATE) if self.progress else None
         texts = [""] * len(pieces)
         for first in range(0, len(order), self.batch):
             chosen = order[first : first + self.batch]
             found = self._texts([torch.from_numpy(pieces[i][3]) for i in chosen])
             for i, text in zip(chosen, found, strict=True):
                 texts[i] = text
-            if progress:
-                progress.add(sum(len(pieces[i][3]) for i in chosen) / SAMPLE_RATE)
+            if self.progress:
+                self.progress(len(chosen), sum(len(pieces[i][3]) for i in chosen) / SAMPLE_RATE)
         return [Window(piece[0], piece[1], piece[2], text) for piece, text in zip(pieces, texts, strict=True)]
 
     def transcribe(self, recordings: Iterable[np.ndarray]) -> list[str]:
@@ -145,7 +119,7 @@ class Transcriber(_Windowed):
         instruction: str = TRANSCRIBE,
         system: str | None = "default",
         window_seconds: float = WINDOW_SECONDS,
-        progress: bool = False,
+        progress: Callable[[int, float], None] | None = None,
     ) -> None:
         super().__init__(model.device, window_seconds, batch, progress)
         if beams < 1:
@@ -204,7 +178,7 @@ class CTCTranscriber(_Windowed):
         *,
         batch: int = 8,
         window_seconds: float = WINDOW_SECONDS,
-        progress: bool = False,
+        progress: Callable[[int, float], None] | None = None,
     ) -> None:
         super().__init__(encoder.out.weight.device, window_seconds, batch, progress)
         symbols = encoder.config.output_dim

@@ -1,0 +1,46 @@
+"""Text normalisers for comparison with published numbers: what is done to reference and hypothesis alike before they are scored.
+
+Published Granite Speech and Open ASR figures are scored with Whisper's English normaliser, LibriSpeech figures of trained
+systems without any.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+from geomix.errors import UserError
+
+
+def letters(text: str) -> str:
+    """Lower case, letters, digits and apostrophes inside words only; every other character separates words."""
+    text = unicodedata.normalize("NFKC", text).lower().replace("’", "'")
+    return " ".join(word.strip("'") for word in re.findall(r"[^\W_]+(?:'[^\W_]+)*", text))
+
+
+def whisper_english() -> Callable[[str], str]:
+    """Whisper's EnglishTextNormalizer (Radford et al. 2022, appendix C), from the package whisper-normalizer.
+
+    Raises UserError when the package is not installed.
+    """
+    try:
+        from whisper_normalizer.english import EnglishTextNormalizer
+    except ImportError as error:
+        raise UserError(
+            f"the normaliser whisper-english needs {error.name}: pip install --no-deps whisper-normalizer==0.1.15 "
+            "more-itertools regex, or choose the normaliser letters"
+        ) from None
+    return EnglishTextNormalizer()
+
+
+def normaliser(name: str) -> Callable[[str], str]:
+    """The normaliser called `none`, `letters` or `whisper-english`; another name is a `UserError`."""
+    known: dict[str, Callable[[], Callable[[str], str]]] = {
+        "none": lambda: str,
+        "letters": lambda: letters,
+        "whisper-english": whisper_english,
+    }
+    if name not in known:
+        raise UserError(f"no normaliser is called {name!r}: choose one of {', '.join(known)}")
+    return known[name]()

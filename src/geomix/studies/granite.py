@@ -1,0 +1,217 @@
+"""Published Granite Speech checkpoints on the evaluation sets of a speech study: decode, score, and reference rows.
+
+A checkpoint's results lie where a trained arm's would, in results/<run>/granite/<checkpoint>/seed0/ (with `-ctc` behind the name
+for the encoder's own CTC head). Nothing is downloaded: the folder of a checkpoint is filled by hand.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from geomix.errors import UserError
+from geomix.files import read_json, sha256, write_json, write_text
+from geomix.models.granite import CTCTranscriber, Transcriber, load_checkpoint, load_encoder
+from geomix.models.granite.checkpoint import DTYPES
+from geomix.speech.audio import read_audio
+from geomix.speech.decoding import write_hypotheses
+from geomix.speech.manifest import Utterance, read_manifest
+from geomix.speech.normalisers import normaliser
+from geomix.speech.parallel import Progress
+from geomix.speech.scoring import read_score, read_text, score_texts, write_score
+from geomix.statistics import bootstrap_rate
+from geomix.training import devices
+from geomix.training.record import code_version, package_versions
+
+# decoding options and their defaults; `decode` takes all, `ctc` those without a star
+OPTIONS: dict[str, Any] = {
+    "dtype": "float32",
+    "batch": 8,
+    "window_seconds": 40.0,
+    "beams": 1,  # *
+    "max_new_tokens": 200,  # *
+    "length_penalty": 1.0,  # *
+    "instruction": "can you transcribe the speech into a written format?",  # *
+    "system": "default",  # *
+    "alphabet": None,  # ctc only: a file, one symbol a line
+}
+_DECODE_ONLY = ("beams", "max_new_tokens", "length_penalty", "instruction", "system")
+
+
+def make_transcriber(
+    checkpoint: str | Path, head: str, options: Mapping[str, Any], *, device: str = "auto", progress: Progress | None = None
+) -> Transcriber | CTCTranscriber:
+    """A checkpoint folder and decoding options (see `OPTIONS`) to something that transcribes; head: "decode" or "ctc".
+
+    UserError for an absent folder, saying what belongs there, and for an unknown option.
+    """
+    folder = Path(checkpoint)
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: no such folder: put a Granite Speech checkpoint there (config.json, the safetensors files with their "
+            "index, adapter_* for 3.x, tokenizer.json, tokenizer_config.json); nothing is downloaded"
+        )
+    refused = ("alphabet",) if head == "decode" else _DECODE_ONLY
+    for key in options:
+        if key not in OPTIONS or key in refused:
+            known = ", ".join(name for name in OPTIONS if name not in refused)
+            raise UserError(f"granite: option {key!r} is not one of {head}'s: choose from {known}")
+    chosen = {key: value for key, value in {**OPTIONS, **options}.items() if key not in refused}
+    dtype, place = chosen.pop("dtype"), str(devices.choose_device(device))
+    if dtype not in DTYPES:
+        raise UserError(f"granite: dtype {dtype!r} is not known: choose from {', '.join(DTYPES)}")
+    report = progress.add if progress else None
+    if head == "decode":
+        model, tokenizer = load_checkpoint(folder, dtype=dtype, device=place)
+        return Transcriber(model, tokenizer, progress=report, **chosen)
+    alphabet = chosen.pop("alphabet")
+    symbols = None if alphabet is None else Path(alphabet).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    return CTCTranscriber(load_encoder(folder, dtype=dtype, device=place), symbols, progress=report, **chosen)
+
+
+def decode_sets(
+    checkpoint: str | Path,
+    manifests: Mapping[str, str | Path],
+    out: str | Path,
+    *,
+    head: str,
+    about: Mapping[str, Any],
+    options: Mapping[str, Any],
+    device: str = "auto",
+    threads: int = 1,
+) -> None:
+    """Decode every evaluation set with one checkpoint: hyp/<set>/text and record.json below `out`.
+
+    manifests: {set: manifest}. head: "decode" (the whole model) or "ctc" (the encoder's head). about: what the record says of the
+    run beside what is found here: run, corpus, arm.
+    """
+    torch.set_num_threads(threads)
+    out, folder = Path(out), Path(checkpoint)
+    sets = {name: read_manifest(path) for name, path in manifests.items()}
+    everything = [utterance for utterances in sets.values() for utterance in utterances]
+    progress = Progress(f"granite {head} with {folder.name}", len(everything))
+    transcriber = make_transcriber(folder, head, options, device=device, progress=progress)
+    model = transcriber.model if head == "decode" else transcriber.encoder
+    begun = time.monotonic()
+    for name, utterances in sets.items():
+        write_hypotheses(out / "hyp" / name / "text", _transcribe(transcriber, utterances))
+    progress.close()
+    seconds, spoken = time.monotonic() - begun, sum(utterance.seconds for utterance in everything)
+    record = {
+        **about,
+        "track": "granite",
+        "seed": 0,
+        "mixer": {"mixer": "blocked_attention"},
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "reference": True,
+        "note": "published checkpoint, not trained here",
+        "head": head,
+        "settings": {**{key: OPTIONS[key] for key in OPTIONS if key != "alphabet"}, **options},
+        "prompt": transcriber.prompt if head == "decode" else None,
+        "checkpoint": {path.name: sha256(path) for path in sorted(folder.iterdir()) if path.is_file()},
+        "data": {
+            "utterances": len(everything),
+            "seconds": round(spoken, 2),
+            "hashes": {name: sha256(path) for name, path in manifests.items()},
+        },
+        **code_version(),
+        "device": devices.device_name(transcriber.device),
+        "cpu": devices.cpu_name(),
+        "threads": threads,
+        "packages": package_versions(),
+        "wall_seconds": round(seconds, 2),
+        "audio_seconds_per_second": round(spoken / max(seconds, 1e-9), 2),
+        "peak_memory_bytes": devices.peak_memory(transcriber.device),
+        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    write_json(out / "record.json", record)
+
+
+def _transcribe(transcriber: Transcriber | CTCTranscriber, utterances: Sequence[Utterance]) -> dict[str, str]:
+    # sorted, so that a batch holds similar lengths; in portions, so that the recordings of a large set need not fit in memory
+    ordered = sorted(utterances, key=lambda utterance: -utterance.samples)
+    texts: dict[str, str] = {}
+    portion = 16 * transcriber.batch
+    for first in range(0, len(ordered), portion):
+        some = ordered[first : first + portion]
+        found = transcriber.transcribe(read_audio(utterance.path) for utterance in some)
+        texts |= {utterance.id: " ".join(text.split()) for utterance, text in zip(some, found, strict=True)}
+    return texts
+
+
+def score_sets(manifests: Mapping[str, str | Path], out: str | Path, *, normaliser_name: str) -> None:
+    """Score hyp/<set>/text below `out` with the shared scorer: score/<set>.json (which names the normaliser) and .tsv."""
+    out, normalise = Path(out), normaliser(normaliser_name)
+    for name, manifest in manifests.items():
+        utterances, hypotheses = read_manifest(manifest), out / "hyp" / name / "text"
+        score = score_texts(
+            {utterance.id: normalise(utterance.text) for utterance in utterances},
+            {key: normalise(text) for key, text in read_text(hypotheses).items()},
+            {utterance.id: utterance.speaker for utterance in utterances},
+            set=name,
+            reference_name=str(manifest),
+            hypothesis_name=str(hypotheses),
+        )
+        write_score(score, out / "score" / f"{name}.json", out / "score" / f"{name}.tsv")
+        write_json(out / "score" / f"{name}.json", {**score.to_dict(), "normaliser": normaliser_name})
+
+
+def reference_rows(folder: str | Path, arms: Sequence[str], sets: Sequence[str], *, resamples: int, seed: int) -> list[dict]:
+    """Rows of the speech tables for the checkpoints below `folder` (results/<run>/granite), marked as references.
+
+    Keys are the columns of tables.csv; `wer_low` and `wer_high` are percentiles of `resamples` bootstrap samples of speakers.
+    A row whose record or score is absent is a `UserError`.
+    """
+    rows = []
+    for arm in arms:
+        place = Path(folder) / arm / "seed0"
+        record = read_json(place / "record.json")
+        for name in sets:
+            score = read_score(place / "score" / f"{name}.tsv")
+            totals = read_json(place / "score" / f"{name}.json")
+            speakers = sorted({u.speaker for u in score.utterances})
+            errors = [[sum(u.words.errors for u in score.utterances if u.speaker == speaker) for speaker in speakers]]
+            words = [sum(u.words.reference for u in score.utterances if u.speaker == speaker) for speaker in speakers]
+            rate = bootstrap_rate(np.array(errors, float), np.array(words, float), resamples=resamples, seed=seed)
+            rows.append(
+                {
+                    "corpus": record["corpus"], "track": "granite", "arm": arm, "set": name, "seeds": 1,
+                    "speakers": len(speakers), "params": record["parameters"], "unmatched": True,
+                    "wer": f"{score.words.rate:.2f}", "wer_low": f"{rate.low:.2f}", "wer_high": f"{rate.high:.2f}",
+                    "cer": f"{score.characters.rate:.2f}", "words": score.words.reference,
+                    "substitutions": score.words.substitutions, "insertions": score.words.insertions,
+                    "deletions": score.words.deletions,
+                    "note": f"reference: {record['note']}; normaliser {totals['normaliser']}; {record['head']} head",
+                }
+            )  # fmt: skip
+    return rows
+
+
+def write_reference_tables(rows: Sequence[Mapping[str, Any]], csv_path: str | Path, markdown_path: str | Path) -> None:
+    """Write reference rows as CSV (columns of tables.csv) and as a Markdown table."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(csv_path, buffer.getvalue())
+    shown = {"arm": "checkpoint", "set": "set", "params": "parameters", "wer": "WER %", "cer": "CER %", "note": "note"}
+    lines = [
+        "# Granite Speech checkpoints on the study's evaluation sets",
+        "",
+        "Reference rows: published checkpoints, trained elsewhere on other data; no arm of the study, in no comparison.",
+        "",
+        "| " + " | ".join(shown.values()) + " |",
+        "| " + " | ".join("---" for _ in shown) + " |",
+    ]
+    for row in rows:
+        cells = {**row, "wer": f"{row['wer']} [{row['wer_low']}, {row['wer_high']}]", "params": f"{row['params']:,}"}
+        lines.append("| " + " | ".join(str(cells[key]) for key in shown) + " |")
+    write_text(markdown_path, "\n".join(lines) + "\n")

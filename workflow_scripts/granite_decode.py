@@ -1,0 +1,23 @@
+"""Rules granite_decode and granite_ctc: hypotheses of every evaluation set by one published checkpoint, and its record."""
+
+from pathlib import Path
+
+from geomix.errors import exit_with_sentence
+from geomix.studies.granite import decode_sets
+
+if __name__ == "__main__":
+    with exit_with_sentence(snakemake.log[0]):
+        decode_sets(
+            snakemake.params.checkpoint,
+            dict(zip(snakemake.params.sets, snakemake.input.manifests, strict=True)),
+            Path(snakemake.output.record).parent,
+            head=snakemake.params.arm["head"],
+            about={
+                "run": snakemake.config["run"],
+                "corpus": snakemake.config["corpus"]["name"],
+                "arm": snakemake.wildcards.reference,
+            },
+            options=snakemake.params.options,
+            device=snakemake.config["granite"]["device"],
+            threads=snakemake.threads,
+        )
