@@ -85,6 +85,19 @@ def versor_inverse(algebra: Algebra, v: torch.Tensor) -> torch.Tensor:
     return reverse(algebra, v) / sq_norm(algebra, v).unsqueeze(-1)
 
 
+def two_sided_matrix(algebra: Algebra, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """(..., dim, dim) matrix of M -> (A M) B on columns, projected onto the algebra's grades after each product."""
+    table = dense_table(algebra.product(), a.dtype, a.device)
+    return contract_two_sided(table, a, b)
+
+
+def contract_two_sided(table: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """`two_sided_matrix` from a dense (dim, dim, dim) table, for modules that keep the table as a buffer."""
+    left = torch.einsum("...i,ijm->...mj", a, table)  # m of A e_j
+    right = torch.einsum("...l,mlk->...km", b, table)  # k of e_m B
+    return right @ left
+
+
 def sandwich_matrix(algebra: Algebra, versor: torch.Tensor, layout: Algebra | None = None) -> torch.Tensor:
     """(..., dim, dim) matrix of the versor's action M -> V M V^-1 on column vectors of `algebra`'s components.
 

@@ -1,0 +1,72 @@
+"""The whole pair mixer as one operation: the definition (`naive.py`), the Triton form (`fused.py`), and the choice between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from geomix.algebra.pair_product import PairProduct
+from geomix.kernels.pair_features.anchored import anchors
+from geomix.kernels.pair_mixer import naive
+
+MAX_WIDTH = 512  # the fused form keeps a row of g in registers
+
+
+def pair_mixer(
+    f: PairProduct,
+    u: Tensor,
+    z: Tensor,
+    project: Tensor,
+    project_bias: Tensor,
+    gate: Tensor,
+    gate_bias: Tensor,
+    mask: Tensor,
+    offsets: Sequence[int],
+    *,
+    two_sided: bool = True,
+    blend: bool = False,
+    empty: str = "zero",
+    min_sine: float = 1e-3,
+    eps: float = 1e-6,
+    form: str = "anchored",
+    backend: str | None = None,
+) -> Tensor:
+    """Value and gradients of `naive.pair_mixer`, argument for argument.
+
+    `backend` None takes the fused form on CUDA for the anchored form of a product with `pair_terms` and a width up to 512, else
+    the definition; "naive" and "fused" force one. Under autocast the fused form multiplies in autocast's type; pair features
+    are fp32 in both.
+    """
+    able = form == "anchored" and f.pair_terms is not None and u.shape[-1] <= MAX_WIDTH and u.dtype != torch.float64
+    if backend is None:
+        backend = "fused" if able and u.device.type == "cuda" and _have_triton() else "naive"
+    if backend not in ("naive", "fused"):
+        raise ValueError(f"backend {backend!r} of a pair mixer is unknown; choose naive or fused.")
+    if backend == "naive":
+        return naive.pair_mixer(
+            f, u, z, project, project_bias, gate, gate_bias, mask, offsets, two_sided=two_sided, blend=blend, empty=empty,
+            min_sine=min_sine, eps=eps, form=form,
+        )  # fmt: skip
+    if not able:
+        raise ValueError(
+            "the fused pair mixer takes the anchored form of pair products, width 512 at most and no float64."
+        )
+    from geomix.kernels.pair_mixer.fused import fused_pair_mixer
+
+    device = u.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else u.dtype
+    with torch.autocast(device, enabled=False):
+        past, future, z, count = anchors(f, z.float(), mask, tuple(offsets), two_sided, min_sine, eps)
+        weight = torch.ones_like(count) if empty == "bias" else count > 0
+        rows = [None if x is None else x.reshape(-1, x.shape[-1]) for x in (u, past, future, z)]
+        y = fused_pair_mixer(f, *rows, weight.reshape(-1), project, project_bias, gate, gate_bias, blend, dtype)
+    return y.view(u.shape)
+
+
+@lru_cache(maxsize=1)
+def _have_triton() -> bool:
+    return find_spec("triton") is not None

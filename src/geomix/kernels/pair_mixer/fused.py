@@ -1,0 +1,327 @@
+"""The pair mixer in Triton: pair features are formed in registers, tile by tile, and never written to memory.
+
+The pairs i < j of r numbers are visited by cyclic distance m = 1 .. r // 2: tile m holds, for c = 0 .. r - 1, the feature of
+(c, c + m mod r), so that both factors are rows read at an offset and 496 features are 15.5 tiles of 32 without a gather. A pair
+that wraps around appears with i and j exchanged, i.e. times its sign; that sign goes into the permuted projection. One program
+handles a tile of frames: it sums feature tile x projection tile into g, adds the bias, multiplies [u; g] by the gate's
+weights, and blends. g and alpha are kept for the backward pass, which forms the feature tiles again.
+
+For a_c b_e + s a_e b_c, past partners p enter as f(p, z) and future ones q as f.swap()(q, z), so one tile is
+    (p_c + s q_c) z_e + (s p_e + q_e) z_c,        e = c + m mod r;
+the dot product of the geometric kind is one more tile with m = 0 and s = 0. All sums are fp32; matrix products take the
+storage type of `dtype`. No atomics: results are bitwise reproducible.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from geomix.algebra.pair_product import PairProduct
+
+FRAMES = 32  # frames of one program: g (32 x 256 fp32) and the gate's sums fit the registers of 8 warps
+FRAME_SPLITS = 64  # most parts over which the projection's gradient is summed
+
+
+class Tiles(NamedTuple):
+    """The cyclic tiles of a product: (tiles, r) arrays of the feature's index, its factor and its sign; (tiles,) distances."""
+
+    feature: Tensor
+    factor: Tensor
+    sign: Tensor
+    shift: Tensor
+
+
+@lru_cache(maxsize=64)
+def cyclic_tiles(f: PairProduct, device: torch.device) -> Tiles:
+    """Tiles of a product that has `pair_terms`; places without a pair have factor 0."""
+    terms, r = f.pair_terms, f.in_dim
+    distance = terms.j - terms.i
+    wrapped = 2 * distance > r
+    row = np.where(wrapped, r - distance, distance) - 1
+    column = np.where(wrapped, terms.j, terms.i)
+    feature, factor, sign = (np.zeros((r // 2, r), np.int64) for _ in range(3))
+    feature[row, column] = terms.feature
+    factor[row, column] = terms.lead * np.where(wrapped, terms.sign, 1)
+    sign[row, column] = terms.sign
+    shift = np.arange(1, r // 2 + 1)
+    if terms.dot is not None:
+        feature = np.concatenate((feature, np.full((1, r), terms.dot)))
+        factor = np.concatenate((factor, np.full((1, r), terms.dot_sign)))
+        sign, shift = np.concatenate((sign, np.zeros((1, r), np.int64))), np.append(shift, 0)
+    as_tensor = lambda x, dtype: torch.as_tensor(x, dtype=dtype, device=device)
+    return Tiles(
+        as_tensor(feature, torch.int64),
+        as_tensor(factor, torch.float32),
+        as_tensor(sign, torch.float32),
+        as_tensor(shift, torch.int32),
+    )
+
+
+def fused_pair_mixer(
+    f: PairProduct,
+    u: Tensor,
+    past: Tensor,
+    future: Tensor | None,
+    z: Tensor,
+    weight: Tensor,
+    project: Tensor,
+    project_bias: Tensor,
+    gate: Tensor,
+    gate_bias: Tensor,
+    blend: bool,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """`naive.pair_mixer` from the anchors of `pair_features.anchored.anchors`.
+
+    u (N, D); past, future (or None), z (N, r); weight (N,) of the projection's bias per frame; project (D, K); gate (D, 2 D)
+    -> (N, D) in u's dtype. `dtype`: storage of the matrix products' operands (u's by default). Any N, D and r.
+    """
+    tiles = cyclic_tiles(f, u.device)
+    dtype = dtype or u.dtype
+    # (tiles, r, D): the projection's columns in tile order; its gradient flows back through this gather
+    table = project.t()[tiles.feature] * tiles.factor.unsqueeze(-1).to(project.dtype)
+    rows = [None if x is None else x.to(torch.float32).contiguous() for x in (past, future, z)]
+    return _FusedPairMixer.apply(
+        u.contiguous(),
+        *rows,
+        weight.to(torch.float32),
+        table.to(dtype),
+        project_bias,
+        gate.to(dtype),
+        gate_bias,
+        tiles,
+        blend,
+        dtype,
+    )
+
+
+class _FusedPairMixer(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, u, past, future, z, weight, table, project_bias, gate, gate_bias, tiles, blend, dtype):
+        frames, width = u.shape
+        g, alpha = (torch.empty(frames, width, dtype=dtype, device=u.device) for _ in range(2))
+        y = torch.empty_like(u)
+        gate, table = gate.contiguous(), table.contiguous()
+        if frames:
+            _forward_kernel[(triton.cdiv(frames, FRAMES),)](
+                u, past, z if future is None else future, z, weight, table, project_bias, gate, gate_bias, tiles.sign, tiles.shift,
+                g, alpha, y, frames,
+                **_constants(z, width, tiles, future, blend, dtype),
+            )  # fmt: skip
+        ctx.save_for_backward(u, past, future, z, weight, table, gate, g, alpha)
+        ctx.tiles, ctx.blend, ctx.dtype = tiles, blend, dtype
+        ctx.dtypes = project_bias.dtype, gate_bias.dtype
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        u, past, future, z, weight, table, gate, g, alpha = ctx.saved_tensors
+        tiles, dtype = ctx.tiles, ctx.dtype
+        frames, width = u.shape
+        constants = _constants(z, width, tiles, future, ctx.blend, dtype)
+        grad = grad.contiguous()
+        d_logit, d_g = torch.empty_like(g), torch.empty_like(g)
+        d_u, d_past, d_z = torch.empty_like(u), torch.empty_like(past), torch.empty_like(z)
+        d_future = None if future is None else torch.empty_like(future)
+        parts = max(1, min(FRAME_SPLITS, triton.cdiv(frames, 4 * FRAMES)))
+        d_table = torch.zeros(parts, *table.shape, dtype=torch.float32, device=u.device)
+        q = z if future is None else future
+        if frames:
+            _backward_kernel[(triton.cdiv(frames, FRAMES),)](
+                grad, u, past, q, z, table, gate, tiles.sign, tiles.shift, g, alpha,
+                d_logit, d_g, d_u, d_past, d_z if future is None else d_future, d_z, frames, **constants,
+            )  # fmt: skip
+            _table_gradient_kernel[(table.shape[0], parts)](
+                past, q, z, tiles.sign, tiles.shift, d_g, d_table, frames, triton.cdiv(triton.cdiv(frames, FRAMES), parts),
+                **{k: v for k, v in constants.items() if k not in ("BLEND", "INNER")},
+            )  # fmt: skip
+        # plain matrix products: the library's are the fastest
+        d_gate = torch.cat((d_logit.t() @ u.to(dtype), d_logit.t() @ g), 1)
+        d_project_bias = (d_g.float() * weight.unsqueeze(1)).sum(0).to(ctx.dtypes[0])
+        d_gate_bias = d_logit.float().sum(0).to(ctx.dtypes[1])
+        d_table = d_table.sum(0).to(table.dtype)
+        return d_u, d_past, d_future, d_z, None, d_table, d_project_bias, d_gate, d_gate_bias, None, None, None
+
+
+def _constants(z, width, tiles, future, blend, dtype):
+    return {
+        "R": z.shape[1],
+        "D": width,
+        "TILES": len(tiles.shift),
+        "BLOCK_R": max(16, triton.next_power_of_2(z.shape[1])),
+        "BLOCK_D": max(16, triton.next_power_of_2(width)),
+        "INNER": 32,
+        "BLOCK": FRAMES,
+        "TWO_SIDED": future is not None,
+        "BLEND": blend,
+        # fp32 operands are multiplied as fp32, not as tf32
+        "PRECISION": "ieee" if dtype == torch.float32 else "tf32",
+        "num_warps": 8,
+    }
+
+
+@triton.jit
+def _rows(pointer, t, c, real, R: tl.constexpr):
+    """pointer[t, c] in fp32, 0 outside."""
+    return tl.load(pointer + t[:, None] * R + c[None, :], mask=real[:, None] & (c < R)[None, :], other=0.0)
+
+
+@triton.jit(do_not_specialize=["frames"])
+def _forward_kernel(
+    u, past, future, z, weight, table, project_bias, gate, gate_bias, sign, shift, g, alpha, y, frames,
+    R: tl.constexpr, D: tl.constexpr, TILES: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr,
+    INNER: tl.constexpr, BLOCK: tl.constexpr, TWO_SIDED: tl.constexpr, BLEND: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    t = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    real = t < frames
+    c, d = tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_D)
+    inside = real[:, None] & (d < D)[None, :]
+    whole = t[:, None] * D + d[None, :]
+    operand = table.dtype.element_ty
+    z_c, p_c = _rows(z, t, c, real, R), _rows(past, t, c, real, R)
+    if TWO_SIDED:
+        q_c = _rows(future, t, c, real, R)
+    bias = tl.load(project_bias + d, mask=d < D, other=0.0).to(tl.float32)
+    total = bias[None, :] * tl.load(weight + t, mask=real, other=0.0)[:, None]
+    for m in range(TILES):
+        e = tl.where(c < R, (c + tl.load(shift + m)) % R, R)
+        s = tl.load(sign + m * R + c, mask=c < R, other=0.0)[None, :]
+        z_e, p_e = _rows(z, t, e, real, R), _rows(past, t, e, real, R)
+        if TWO_SIDED:
+            tile = (p_c + s * q_c) * z_e + (s * p_e + _rows(future, t, e, real, R)) * z_c
+        else:
+            tile = p_c * z_e + s * p_e * z_c
+        w = tl.load(
+            table + m * R * D + c[:, None] * D + d[None, :], mask=(c < R)[:, None] & (d < D)[None, :], other=0.0
+        )
+        total = tl.dot(tile.to(operand), w, total, input_precision=PRECISION)
+    tl.store(g + whole, total.to(operand), mask=inside)
+    tl.debug_barrier()  # g is read back by columns, by other threads of this program
+    logit = (
+        tl.zeros((BLOCK, BLOCK_D), tl.float32) + tl.load(gate_bias + d, mask=d < D, other=0.0).to(tl.float32)[None, :]
+    )
+    for start in range(0, D, INNER):
+        k = start + tl.arange(0, INNER)
+        some = real[:, None] & (k < D)[None, :]
+        at = t[:, None] * D + k[None, :]
+        fits = (k < D)[:, None] & (d < D)[None, :]
+        of_u = tl.load(gate + d[None, :] * (2 * D) + k[:, None], mask=fits, other=0.0)
+        of_g = tl.load(gate + d[None, :] * (2 * D) + D + k[:, None], mask=fits, other=0.0)
+        logit = tl.dot(tl.load(u + at, mask=some, other=0.0).to(operand), of_u, logit, input_precision=PRECISION)
+        logit = tl.dot(tl.load(g + at, mask=some, other=0.0), of_g, logit, input_precision=PRECISION)
+    a = 1 / (1 + tl.exp(-logit))
+    tl.store(alpha + whole, a.to(operand), mask=inside)
+    u_d = tl.load(u + whole, mask=inside, other=0.0).to(tl.float32)
+    if BLEND:
+        out = total + a * (u_d - total)
+    else:
+        out = (1 - a) * (total - u_d)
+    tl.store(y + whole, out.to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["frames"])
+def _backward_kernel(
+    grad, u, past, future, z, table, gate, sign, shift, g, alpha, d_logit, d_g, d_u, d_past, d_future, d_z, frames,
+    R: tl.constexpr, D: tl.constexpr, TILES: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr,
+    INNER: tl.constexpr, BLOCK: tl.constexpr, TWO_SIDED: tl.constexpr, BLEND: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    t = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    real = t < frames
+    c, d = tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_D)
+    inside = real[:, None] & (d < D)[None, :]
+    whole = t[:, None] * D + d[None, :]
+    operand = table.dtype.element_ty
+    a = tl.load(alpha + whole, mask=inside, other=0.0).to(tl.float32)
+    dy = tl.load(grad + whole, mask=inside, other=0.0).to(tl.float32)
+    g_d = tl.load(g + whole, mask=inside, other=0.0).to(tl.float32)
+    u_d = tl.load(u + whole, mask=inside, other=0.0).to(tl.float32)
+    into_logit = dy * (u_d - g_d) * a * (1 - a)
+    tl.store(d_logit + whole, into_logit.to(operand), mask=inside)
+    tl.debug_barrier()  # read back by columns below
+    into_g = (1 - a) * dy
+    if BLEND:
+        into_u = a * dy
+    else:
+        into_u = (a - 1) * dy
+    for start in range(0, D, INNER):
+        k = start + tl.arange(0, INNER)
+        some = real[:, None] & (k < D)[None, :]
+        fits = (k < D)[:, None] & (d < D)[None, :]
+        of_logit = tl.load(d_logit + t[:, None] * D + k[None, :], mask=some, other=0.0)
+        of_u = tl.load(gate + k[:, None] * (2 * D) + d[None, :], mask=fits, other=0.0)
+        of_g = tl.load(gate + k[:, None] * (2 * D) + D + d[None, :], mask=fits, other=0.0)
+        into_u = tl.dot(of_logit, of_u, into_u, input_precision=PRECISION)
+        into_g = tl.dot(of_logit, of_g, into_g, input_precision=PRECISION)
+    tl.store(d_u + whole, into_u.to(d_u.dtype.element_ty), mask=inside)
+    from_g = into_g.to(operand)
+    tl.store(d_g + whole, from_g, mask=inside)
+    z_c, p_c = _rows(z, t, c, real, R), _rows(past, t, c, real, R)
+    into_z, into_p = tl.zeros((BLOCK, BLOCK_R), tl.float32), tl.zeros((BLOCK, BLOCK_R), tl.float32)
+    if TWO_SIDED:
+        q_c = _rows(future, t, c, real, R)
+        into_q = tl.zeros((BLOCK, BLOCK_R), tl.float32)
+    fits = (d < D)[:, None] & (c < R)[None, :]
+    for m in range(TILES):
+        step = tl.load(shift + m)
+        # column c of the tile as its first index (partner e further on), and as its second (partner b further back)
+        e = tl.where(c < R, (c + step) % R, R)
+        b = tl.where(c < R, (c + R - step) % R, R)
+        s_c = tl.load(sign + m * R + c, mask=c < R, other=0.0)[None, :]
+        s_b = tl.load(sign + m * R + b, mask=c < R, other=0.0)[None, :]
+        w_c = tl.load(table + m * R * D + c[None, :] * D + d[:, None], mask=fits, other=0.0)
+        w_b = tl.load(table + m * R * D + b[None, :] * D + d[:, None], mask=fits, other=0.0)
+        tile_c = tl.dot(from_g, w_c, input_precision=PRECISION)
+        tile_b = tl.dot(
+            from_g, w_b, input_precision=PRECISION
+        )  # the same gradient turned by m columns, without a shuffle
+        z_e, z_b = _rows(z, t, e, real, R), _rows(z, t, b, real, R)
+        p_e, p_b = _rows(past, t, e, real, R), _rows(past, t, b, real, R)
+        into_p += tile_c * z_e + tile_b * s_b * z_b
+        if TWO_SIDED:
+            q_e, q_b = _rows(future, t, e, real, R), _rows(future, t, b, real, R)
+            into_q += tile_c * s_c * z_e + tile_b * z_b
+            into_z += tile_c * (s_c * p_e + q_e) + tile_b * (p_b + s_b * q_b)
+        else:
+            into_z += tile_c * s_c * p_e + tile_b * p_b
+    narrow = t[:, None] * R + c[None, :]
+    here = real[:, None] & (c < R)[None, :]
+    tl.store(d_past + narrow, into_p, mask=here)
+    tl.store(d_z + narrow, into_z, mask=here)
+    if TWO_SIDED:
+        tl.store(d_future + narrow, into_q, mask=here)
+
+
+@triton.jit(do_not_specialize=["frames", "steps"])
+def _table_gradient_kernel(
+    past, future, z, sign, shift, d_g, d_table, frames, steps,
+    R: tl.constexpr, D: tl.constexpr, TILES: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCK: tl.constexpr, TWO_SIDED: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """d_table[part, m] = sum over the part's frames of tile_m^T d_g."""
+    m, part = tl.program_id(0), tl.program_id(1)
+    c, d = tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_D)
+    e = tl.where(c < R, (c + tl.load(shift + m)) % R, R)
+    s = tl.load(sign + m * R + c, mask=c < R, other=0.0)[None, :]
+    total = tl.zeros((BLOCK_R, BLOCK_D), tl.float32)
+    for step in range(steps):
+        t = (part.to(tl.int64) * steps + step) * BLOCK + tl.arange(0, BLOCK)
+        real = t < frames
+        z_c, z_e = _rows(z, t, c, real, R), _rows(z, t, e, real, R)
+        p_c, p_e = _rows(past, t, c, real, R), _rows(past, t, e, real, R)
+        if TWO_SIDED:
+            tile = (p_c + s * _rows(future, t, c, real, R)) * z_e + (s * p_e + _rows(future, t, e, real, R)) * z_c
+        else:
+            tile = p_c * z_e + s * p_e * z_c
+        gradient = tl.load(d_g + t[:, None] * D + d[None, :], mask=real[:, None] & (d < D)[None, :], other=0.0)
+        total = tl.dot(tl.trans(tile).to(gradient.dtype), gradient, total, input_precision=PRECISION)
+    place = ((part * TILES + m) * R + c[:, None]) * D + d[None, :]
+    tl.store(d_table + place, total, mask=(c < R)[:, None] & (d < D)[None, :])
