@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from geomix.errors import UserError
+from geomix.kernels.relative_attention import relative_attend
 from geomix.mixers.frames import Frames
 
 
@@ -41,25 +42,15 @@ class RelativeAttention(nn.Module):
         if frames.positions is None:
             raise ValueError("RelativeAttention needs positions: make the frames with Frames.of(..., width=width)")
         batch, length, width = x.shape
-        split = lambda y: y.view(y.shape[0], -1, self.heads, width // self.heads).transpose(1, 2)
-        q, k, v = split(self.linear_q(x)), split(self.linear_k(x)), split(self.linear_v(x))
-        p = split(self.linear_pos(frames.positions.to(x.dtype)))
-        scale = (width // self.heads) ** -0.5
-        content = (q + self.pos_bias_u.unsqueeze(1)) * scale @ k.transpose(-1, -2)
-        position = (q + self.pos_bias_v.unsqueeze(1)) * scale @ p.transpose(-1, -2)
-        scores = content + rel_shift(position)
-        scores = scores.masked_fill(~frames.mask[:, None, None, :], torch.finfo(scores.dtype).min)
-        weights = nn.functional.dropout(scores.softmax(-1), self.dropout, self.training)
-        return self.linear_out((weights @ v).transpose(1, 2).reshape(batch, length, width))
-
-
-def rel_shift(scores: Tensor) -> Tensor:
-    """(..., T, 2 T - 1) scores by distance, T - 1 first, to (..., T, T) scores by key: out[i, j] = scores[i, T - 1 - i + j].
-
-    A view: row i of the result starts T - 1 - i places into row i of the argument, and so does every row 2 T - 2 places
-    after the one before.
-    """
-    length = scores.shape[-2]
-    scores = scores.contiguous()
-    strides = (*scores.stride()[:-2], max(2 * length - 2, 1), 1)
-    return scores.as_strided((*scores.shape[:-1], length), strides, scores.storage_offset() + length - 1)
+        split = lambda y: y.unflatten(-1, (self.heads, width // self.heads))
+        mixed = relative_attend(
+            split(self.linear_q(x)),
+            split(self.linear_k(x)),
+            split(self.linear_v(x)),
+            split(self.linear_pos(frames.positions.to(x.dtype)))[0],
+            self.pos_bias_u,
+            self.pos_bias_v,
+            frames.lengths,
+            self.dropout if self.training else 0.0,
+        )
+        return self.linear_out(mixed.reshape(batch, length, width))

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from geomix.errors import UserError
 from geomix.files import atomic_path, write_text
+from geomix.kernels.dropout import dropout
 from geomix.mixers import Frames, RelativeAttention, make_mixer
 from geomix.models.ctc import ctc_loss
 from geomix.models.subsampling import SUBSAMPLINGS, Conv2dSubsampling, shortest, subsampled_length
@@ -147,7 +148,7 @@ class FeedForward(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.w_2(F.dropout(F.silu(self.w_1(x)), self.dropout, self.training))
+        return self.w_2(dropout(F.silu(self.w_1(x)), self.dropout, self.training))
 
 
 class ConvolutionModule(nn.Module):
@@ -206,7 +207,7 @@ class ConformerBlock(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, x: Tensor, frames: Frames) -> Tensor:
-        drop = lambda y: F.dropout(y, self.dropout, self.training)
+        drop = lambda y: dropout(y, self.dropout, self.training)
         x = torch.add(x, drop(self.feed_forward_macaron(self.norm_ff_macaron(x))), alpha=0.5)
         if self.mixer is not None:
             x = x + drop(self.mixer(self.norm_mha(x), frames))
@@ -303,7 +304,7 @@ class ConformerCTC(nn.Module):
         frames = Frames.of(
             self.subsampled_lengths(lengths), x.shape[1], config.width if self.needs_positions else None, dtype=x.dtype
         )
-        drop = lambda y: F.dropout(y, config.positional_dropout, self.training)
+        drop = lambda y: dropout(y, config.positional_dropout, self.training)
         if frames.positions is not None:
             frames = replace(frames, positions=drop(frames.positions))
         return drop(x * config.width**0.5), frames
