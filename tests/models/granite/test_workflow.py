@@ -34,7 +34,7 @@ def test_a_checkpoint_becomes_reference_rows(tmp_path):
         "threads": 1,
     }  # fmt: skip
     (tmp_path / "overlay.yaml").write_text(yaml.safe_dump(overlay))
-    arguments = ["--configfile", str(tmp_path / "overlay.yaml")]
+    arguments = ["--configfile", str(ROOT / "config.yaml"), str(tmp_path / "overlay.yaml")]
     done = snakemake(tmp_path, *arguments)
     assert done.returncode == 0, done.stderr[-3000:]
 
