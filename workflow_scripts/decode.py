@@ -15,7 +15,7 @@ if __name__ == "__main__":
                 Path(manifest),
                 [Path(features)],
                 Path(text),
-                batch_seconds=snakemake.params.decoding["batch_seconds"],
+                batch_seconds=snakemake.config["decoding"]["batch_seconds"],
                 threads=snakemake.threads,
                 device=snakemake.config["training"]["device"],
             )

@@ -3,13 +3,14 @@
 from pathlib import Path
 
 from geomix.errors import exit_with_sentence
+from geomix.files import read_json
 from geomix.speech.training_task import PreparedData, train_arm
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
         files = snakemake.input
         train_arm(
-            snakemake.params.settings,
+            read_json(files.settings),
             PreparedData(
                 corpus=Path(files.corpus),
                 train_manifest=Path(files.train_manifest),

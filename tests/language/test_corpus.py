@@ -27,7 +27,7 @@ def wikitext(data_dir):
 @pytest.fixture(scope="module")
 def builtin(tmp_path_factory):
     folder = tmp_path_factory.mktemp("builtin")
-    corpus = {"name": "python", "kind": "builtin", "unk": None, "vocabulary": {"train": 1000}}
+    corpus = {"name": "python", "kind": "builtin", "unk": None, "vocabulary": 1000}
     return folder, prepare_corpus(corpus, 128, folder)
 
 
@@ -42,7 +42,7 @@ def test_wordpiece_counts_of_the_real_wikitext(wikitext, tmp_path, unk, counts):
     vocabulary = wikitext / "bert-base-uncased-vocab.txt"
     assert sha256(vocabulary) == BERT_VOCABULARY[1]
     corpus = {"name": "wikitext-2", "kind": "wikitext", "version": "tokenised", "path": wikitext, "unk": unk}
-    summary = prepare_corpus({**corpus, "vocabulary": {"file": vocabulary}}, 128, tmp_path)
+    summary = prepare_corpus({**corpus, "vocabulary": str(vocabulary)}, 128, tmp_path)
     assert {split: part["tokens"] for split, part in summary["splits"].items()} == counts
     assert summary["vocabulary"] == 30_522
     for part in summary["splits"].values():

@@ -30,8 +30,8 @@ def prepare_corpus(corpus: dict[str, Any], block: int, folder: str | Path) -> di
     Parameters
     ----------
     corpus
-        As `language.corpus` in the config: what `text.read_text` takes, `unk`, and `vocabulary: {file: PATH}` or
-        `{train: SIZE}` (trained on the train split, "<unk>" left out).
+        As `language.corpus` in the config: what `text.read_text` takes, `unk`, and `vocabulary`, a file or the number of
+        pieces to train on the train split ("<unk>" left out).
     block
         Tokens a training example; only to count the blocks in the summary.
 
@@ -44,11 +44,11 @@ def prepare_corpus(corpus: dict[str, Any], block: int, folder: str | Path) -> di
     texts = read_text(corpus)
     vocabulary = folder / VOCABULARY
     source = corpus["vocabulary"]
-    if "train" in source:
-        train_wordpiece([texts["train"].replace("<unk>", " ")], source["train"], vocabulary)
+    if isinstance(source, int):
+        train_wordpiece([texts["train"].replace("<unk>", " ")], source, vocabulary)
     else:
-        load_wordpiece(source["file"])  # refused here if it is none
-        write_text(vocabulary, Path(source["file"]).read_text(encoding="utf-8"))
+        load_wordpiece(source)  # refused here if it is none
+        write_text(vocabulary, Path(source).read_text(encoding="utf-8"))
     tokenizer = load_wordpiece(vocabulary)
     tokens = {split: encode(tokenizer, texts[split], corpus.get("unk")) for split in SPLITS}
 

@@ -25,8 +25,8 @@ def language_settings(language: dict[str, Any], arm: str, seed: int) -> dict[str
     training = {key: value for key, value in language["training"].items() if key not in NEUTRAL_KEYS}
     training |= {key: values.pop(key) for key in TRAINING_KEYS if key in values}
     corpus = {key: value for key, value in language["corpus"].items() if key not in LOCATION_KEYS}
-    if "file" in corpus["vocabulary"]:
-        corpus["vocabulary"] = {"file": None}  # where it lies is no setting: its hash is among the data's
+    if isinstance(corpus["vocabulary"], str):
+        corpus["vocabulary"] = "file"  # where it lies is no setting: its hash is among the data's
     return {
         "track": "language",
         "seed": int(seed),

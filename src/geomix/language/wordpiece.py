@@ -53,7 +53,7 @@ def train_wordpiece(texts: Iterable[str], size: int, vocabulary: str | Path, cha
     pieces = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
     if len(pieces) != size:
         raise UserError(
-            f"{vocabulary}: the text yields {len(pieces)} pieces, not {size}: change language.corpus.vocabulary.train"
+            f"{vocabulary}: the text yields {len(pieces)} pieces, not {size}: change language.corpus.vocabulary"
         )
     write_text(vocabulary, "".join(f"{piece}\n" for piece, _ in pieces))
 

@@ -1,0 +1,391 @@
+"""The language study's results: parity, comparisons on log perplexity, tables and figures, from records and logs alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geomix.files import atomic_path, read_json, write_json, write_text
+from geomix.language.settings import runs_of
+from geomix.report.figures import COLOURS, MARKERS, STYLE
+from geomix.statistics import t_interval_log_perplexity
+from geomix.training.progress import read_log
+
+METHOD = (
+    "difference of mean ln(perplexity) over seeds with its 95 % t-interval, degrees of freedom min(n_a, n_b) - 1 (the "
+    "article's), Welch's beside it; shown as the ratio of perplexities; a tie where the interval of ratios holds 1"
+)
+CSV_COLUMNS = (
+    "corpus", "arm", "seeds", "params", "unmatched", "valid", "valid_sd", "valid_token", "test", "test_sd", "test_token",
+    "best_epoch", "tokens_per_second", "note",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LanguageStudy:
+    """results/<run>/language: study.json and a record, a log and diagnostics for each arm and seed."""
+
+    folder: Path
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The config's `language` section, and `run`."""
+        return read_json(self.folder / "study.json")
+
+    @cached_property
+    def records(self) -> dict[str, list[dict[str, Any]]]:
+        """Arm -> its run records in the order of the seeds; an absent one is a UserError."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for arm, seed in runs_of(self.settings):
+            found.setdefault(arm, []).append(read_json(self.folder / arm / f"seed{seed}" / "record.json"))
+        return found
+
+    def perplexities(self, arm: str, split: str, average: str = "batch_mean") -> list[float]:
+        """Perplexity of each seed at its best epoch; average is batch_mean (by which parity is judged) or token."""
+        return [record["perplexity"][split][average] for record in self.records[arm]]
+
+    @property
+    def mark(self) -> str:
+        """What must stand on every table of this study, or nothing."""
+        corpus, marks = self.settings["corpus"], []
+        if (corpus["kind"], corpus.get("version")) != ("wikitext", "raw"):
+            marks.append("not comparable with raw WikiText-2")
+        path = self.folder / "parity.json"
+        if path.is_file() and read_json(path)["anchor"] is None:
+            marks.append("parity not reached")
+        return "; ".join(marks)
+
+
+def measure_parity(folder: str | os.PathLike) -> dict[str, Any]:
+    """The gate's arm against the published range of validation perplexity (mean over batches); always succeeds.
+
+    Without a published range the outcome is recorded as open and the gate passes.
+    """
+    study = LanguageStudy(Path(folder))
+    gate = study.settings["gate"]
+    values = []
+    for seed in gate["seeds"]:
+        record = read_json(study.folder / gate["arm"] / f"seed{seed}" / "record.json")
+        values.append(record["perplexity"]["valid"]["batch_mean"])
+    measured = statistics.fmean(values)
+    what = f"{gate['arm']} has a validation perplexity of {measured:.1f}"
+    low, high = gate["low"], gate["high"]
+    if low is None or high is None:
+        passed, sentence = True, f"{what}; there is no published number for {study.settings['corpus']['name']}"
+    else:
+        passed = low <= measured <= high
+        outcome = "reached" if passed else f"not reached, {'above' if measured > high else 'below'} it"
+        sentence = f"{what}, published range {low:g} to {high:g}: parity {outcome}"
+    return {
+        "arm": gate["arm"],
+        "seeds": gate["seeds"],
+        "measured": measured,
+        "low": low,
+        "high": high,
+        "passed": passed,
+        "anchor": gate["arm"] if passed else None,
+        "mode": gate["mode"],
+        "sentence": sentence,
+    }
+
+
+def compare_arms(study: LanguageStudy) -> list[dict[str, Any]]:
+    """Every pair of arms on validation and test perplexity, the planned ones first."""
+    planned = [tuple(pair) for pair in study.settings["comparison"]["planned"]]
+    arms = list(study.records)
+    planned = [pair for pair in planned if set(pair) <= set(arms)]
+    others = [pair for pair in combinations(arms, 2) if pair not in planned and pair[::-1] not in planned]
+    return [
+        _compare(study, a, b, split, planned=(a, b) in planned)
+        for split in ("valid", "test")
+        for a, b in [*planned, *others]
+    ]
+
+
+def _compare(study: LanguageStudy, a: str, b: str, split: str, *, planned: bool) -> dict[str, Any]:
+    values_a, values_b = study.perplexities(a, split), study.perplexities(b, split)
+    entry = {
+        "set": split,
+        "a": a,
+        "b": b,
+        "planned": planned,
+        "seeds_a": len(values_a),
+        "seeds_b": len(values_b),
+        "log_difference": float(np.mean(np.log(values_a)) - np.mean(np.log(values_b))),
+        "method": METHOD,
+    }
+    entry["ratio"] = float(np.exp(entry["log_difference"]))
+    if min(len(values_a), len(values_b)) < 2:
+        return {**entry, "verdict": "no interval", "warnings": ["an arm of one seed: not a measured difference"]}
+    t = t_interval_log_perplexity(values_a, values_b)
+    welch = t_interval_log_perplexity(values_a, values_b, welch=True)
+    verdict = "tie" if t.low <= 1 <= t.high else f"{a if t.ratio < 1 else b} better"
+    return {
+        **entry,
+        "low": t.low,
+        "high": t.high,
+        "standard_error": t.log.standard_error,
+        "df": t.log.df,
+        "p": t.log.p,
+        "welch_low": welch.low,
+        "welch_high": welch.high,
+        "welch_df": welch.log.df,
+        "welch_p": welch.log.p,
+        "verdict": verdict,
+        "warnings": [],
+    }
+
+
+def build_report(folder: str | os.PathLike) -> None:
+    """Write comparisons.json, tables.csv, tables.md and figures/ of results/<run>/language."""
+    study = LanguageStudy(Path(folder))
+    comparisons = compare_arms(study)
+    write_json(study.folder / "comparisons.json", comparisons)
+    write_text(study.folder / "tables.csv", _csv(study))
+    write_text(study.folder / "tables.md", _markdown(study, comparisons))
+    draw_figures(study, study.folder / "figures")
+
+
+def _row(study: LanguageStudy, arm: str) -> dict[str, Any]:
+    records = study.records[arm]
+    row: dict[str, Any] = {
+        "corpus": study.settings["corpus"]["name"],
+        "arm": arm,
+        "seeds": len(records),
+        "params": records[0]["parameters"],
+        "unmatched": records[0]["unmatched"],
+        "best_epoch": " ".join(str(record["best_epoch"]) for record in records),
+        "tokens_per_second": round(statistics.fmean(record["tokens_per_second"] for record in records)),
+    }
+    for split in ("valid", "test"):
+        values = study.perplexities(arm, split)
+        row[split] = round(statistics.fmean(values), 2)
+        row[f"{split}_sd"] = round(statistics.stdev(values), 2) if len(values) > 1 else None
+        row[f"{split}_token"] = round(statistics.fmean(study.perplexities(arm, split, "token")), 2)
+    notes = [study.mark] if study.mark else []
+    if len(records) == 1:
+        notes.append("one seed: no interval")
+    row["note"] = "; ".join(notes)
+    return row
+
+
+def _csv(study: LanguageStudy) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_row(study, arm) for arm in study.records)
+    return text.getvalue()
+
+
+def _markdown(study: LanguageStudy, comparisons: Sequence[dict[str, Any]]) -> str:
+    settings, record = study.settings, next(iter(study.records.values()))[0]
+    data, model = record["data"], record["settings"]["model"]
+    splits = ", ".join(f"{part['tokens']:,} {split}" for split, part in data["splits"].items())
+    training = record["settings"]["training"]
+    parts = [
+        f"# Language modelling, run {settings['run']}",
+        f"{data['name']}: {splits} tokens of {data['vocabulary']:,} pieces, blocks of {data['block']} + 1; unigram entropy of "
+        f"the training tokens {data['unigram_entropy']:.3f} nats, perplexity {np.exp(data['unigram_entropy']):.0f}. "
+        f"{model['blocks']} layers, width {model['width']}, feed-forward {model['ff_dim']}; {training['epochs']} epochs of "
+        f"{training['batch']} blocks an update, learning rate {training['learning_rate']:g}; {record['device']}, commit "
+        f"{(record.get('commit') or 'unknown')[:10]}{' (dirty)' if record.get('dirty') else ''}.",
+        f"**{study.mark}.**" if study.mark else "",
+        read_json(study.folder / "parity.json")["sentence"] + ".",
+        "Perplexity at the epoch with the best validation perplexity, mean and standard deviation over seeds; "
+        "the mean over batches (as the published rows) and, by tokens, the mean over tokens.",
+        _table(
+            ["arm", "parameters", "seeds", "valid", "test", "valid, by tokens", "test, by tokens", "best epoch"],
+            [_arm_cells(_row(study, arm)) for arm in study.records]
+            + [
+                [
+                    r["system"],
+                    "",
+                    "",
+                    *(f"{r[s]:.1f}" if s in r else "" for s in ("valid", "test")),
+                    "",
+                    "",
+                    r["source"],
+                ]
+                for r in settings["references"]
+            ],
+        ),
+        "## Contrasts",
+        METHOD[0].upper() + METHOD[1:] + ". Contrasts that were not planned are exploratory.",
+        _table(
+            ["set", "contrast", "ratio", "95 % interval", "Welch", "verdict"],
+            [_contrast_cells(c) for c in comparisons if c["planned"] or c["set"] == "valid"],
+        ),
+    ]
+    diagnostics = _diagnostics_table(study)
+    if diagnostics:
+        parts += [
+            "## Pairs, layer by layer",
+            "Median sine of the angle between a token's partners, share of partners with a sine below 0.05, and mean gate "
+            "(1 keeps the token, 0 takes the mixture), at the start and after training, seed by seed averaged.",
+            diagnostics,
+        ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _arm_cells(row: dict[str, Any]) -> list[str]:
+    spread = {s: f" ± {row[f'{s}_sd']:.1f}" if row[f"{s}_sd"] is not None else "" for s in ("valid", "test")}
+    return [
+        row["arm"] + (" (unmatched)" if row["unmatched"] else ""),
+        f"{row['params']:,}",
+        str(row["seeds"]),
+        *(f"{row[s]:.1f}{spread[s]}" for s in ("valid", "test")),
+        *(f"{row[f'{s}_token']:.1f}" for s in ("valid", "test")),
+        row["best_epoch"],
+    ]
+
+
+def _contrast_cells(c: dict[str, Any]) -> list[str]:
+    name = f"{c['a']} / {c['b']}" + ("" if c["planned"] else " (exploratory)")
+    if "low" not in c:
+        return [c["set"], name, f"{c['ratio']:.3f}", "", "", "one seed: not a measured difference"]
+    interval, welch = (f"{c[low]:.3f} to {c[high]:.3f}" for low, high in (("low", "high"), ("welch_low", "welch_high")))
+    return [c["set"], name, f"{c['ratio']:.3f}", interval, welch, c["verdict"]]
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _layers(study: LanguageStudy, arm: str, when: str) -> dict[str, np.ndarray] | None:
+    """Per layer, averaged over seeds: sine (median), narrow (share below 0.05), gate; None without a pair mixer."""
+    seeds = []
+    for record in study.records[arm]:
+        found = read_json(study.folder / arm / f"seed{record['seed']}" / "diagnostics.json")[when]
+        if not found:
+            return None
+        seeds.append([(d["sine_quantiles"]["0.5"], d["narrow_share"], d["mean_gate"]) for d in found])
+    sine, narrow, gate = np.mean(seeds, axis=0).T
+    return {"sine": sine, "narrow": narrow, "gate": gate}
+
+
+def _diagnostics_table(study: LanguageStudy) -> str:
+    rows = []
+    for arm in study.records:
+        for when in ("start", "end"):
+            layers = _layers(study, arm, when)
+            if layers:
+                cells = [" ".join(f"{v:.2f}" for v in layers["sine"]), f"{100 * layers['narrow'].max():.2f} %"]
+                rows.append([arm, when, *cells, " ".join(f"{v:.2f}" for v in layers["gate"])])
+    head = ["arm", "when", "median sine, first to last layer", "below 0.05, at most", "mean gate, first to last layer"]
+    return _table(head, rows) if rows else ""
+
+
+def draw_figures(study: LanguageStudy, folder: Path) -> list[str]:
+    """Perplexity of each seed, validation curves, and pairs layer by layer, as SVG and PNG; the names drawn."""
+    import matplotlib
+
+    names = []
+    with matplotlib.rc_context(STYLE):
+        for name, draw in (("perplexity", _perplexity), ("training", _training), ("pairs", _pairs)):
+            figure = draw(study)
+            if figure is None:
+                continue
+            if study.mark:
+                figure.text(0.995, 0.005, study.mark, ha="right", va="bottom", color="#B00000", fontsize=8)
+            for form, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
+                with atomic_path(folder / f"{name}.{form}") as path:
+                    figure.savefig(path, format=form, metadata=metadata)
+            names.append(name)
+    return names
+
+
+def _new_figure(rows: int, columns: int, width: float, height: float, **options: Any):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def _looks(study: LanguageStudy) -> dict[str, dict[str, str]]:
+    return {
+        arm: {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
+        for i, arm in enumerate(study.records)
+    }
+
+
+def _perplexity(study: LanguageStudy):
+    arms, looks = list(study.records), _looks(study)
+    figure, axes = _new_figure(1, 2, 9, 1.4 + 0.36 * len(arms), sharey=True)
+    for ax, split, title in zip(axes[0], ("valid", "test"), ("validation", "test"), strict=True):
+        for y, arm in enumerate(arms):
+            values = study.perplexities(arm, split)
+            ax.plot(values, [y] * len(values), ls="", ms=6, alpha=0.6, **looks[arm])
+            ax.plot([statistics.fmean(values)] * 2, [y - 0.3, y + 0.3], color=looks[arm]["color"], lw=2)
+        for reference in study.settings["references"]:
+            if split in reference:
+                ax.axvline(reference[split], color="#808080", lw=0.8, ls=(0, (2, 3)))
+        ax.set_xlabel(f"{title} perplexity")
+        ax.grid(axis="y", visible=False)
+    axes[0, 0].set_yticks(range(len(arms)), arms)
+    axes[0, 0].invert_yaxis()
+    figure.suptitle("Perplexity: a mark a seed, a bar the mean; dotted: published", x=0.01, ha="left", fontsize=11)
+    return figure
+
+
+def _training(study: LanguageStudy):
+    figure, axes = _new_figure(1, 2, 10, 4.0)
+    for arm, look in _looks(study).items():
+        for i, record in enumerate(study.records[arm]):
+            log = read_log(study.folder / arm / f"seed{record['seed']}" / "log.jsonl")
+            steps = [line for line in log if line["kind"] == "step" and line["loss"] is not None]
+            epochs = [line for line in log if line["kind"] == "epoch"]
+            label = arm if i == 0 else None
+            axes[0, 0].plot(
+                [s["update"] for s in steps], [s["loss"] for s in steps], lw=1, color=look["color"], label=label
+            )
+            axes[0, 1].plot(
+                [e["epoch"] for e in epochs], [e["dev_perplexity"] for e in epochs], lw=1, ms=4, label=label, **look
+            )
+    axes[0, 0].set_xlabel("update")
+    axes[0, 0].set_ylabel("training loss of a batch, nats")
+    entropy = next(iter(study.records.values()))[0]["data"]["unigram_entropy"]
+    axes[0, 0].axhline(entropy, color="#808080", lw=0.8, ls=(0, (2, 3)))
+    axes[0, 0].annotate(
+        "unigram entropy", (1, entropy), xycoords=("axes fraction", "data"), xytext=(-2, 2), textcoords="offset points",
+        ha="right", color="#808080", fontsize=8,
+    )  # fmt: skip
+    axes[0, 1].set_xlabel("epoch")
+    axes[0, 1].set_ylabel("validation perplexity")
+    axes[0, 1].set_yscale("log")
+    axes[0, 1].xaxis.get_major_locator().set_params(integer=True)
+    axes[0, 1].legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+    figure.suptitle("Training, a line a seed", x=0.01, ha="left", fontsize=11)
+    return figure
+
+
+def _pairs(study: LanguageStudy):
+    arms = [arm for arm in study.records if _layers(study, arm, "end")]
+    if not arms:
+        return None
+    looks = _looks(study)
+    figure, axes = _new_figure(1, 2, 10, 3.6)
+    for arm in arms:
+        for when, style in (("start", {"ls": ":", "alpha": 0.7}), ("end", {"label": arm})):
+            layers = _layers(study, arm, when)
+            x = np.arange(1, len(layers["sine"]) + 1)
+            axes[0, 0].plot(x, layers["sine"], lw=1.4, ms=4, **looks[arm], **style)
+            axes[0, 1].plot(x, layers["gate"], lw=1.4, ms=4, **looks[arm], **style)
+    for ax, label in zip(axes[0], ("median sine between partners", "mean gate (1: mixer closed)"), strict=True):
+        ax.set_xlabel("layer")
+        ax.set_ylabel(label)
+        ax.set_ylim(0, 1.04)
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    axes[0, 1].legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+    figure.suptitle("Pairs layer by layer: dotted at the start, solid after training", x=0.01, ha="left", fontsize=11)
+    return figure
