@@ -10,7 +10,7 @@ import numpy as np
 import soundfile
 
 from geomix.errors import UserError
-from geomix.speech.manifest import SAMPLE_RATE, speed_fraction
+from geomix.speech.manifest import SAMPLE_RATE, perturbed_samples, speed_fraction
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,11 @@ def perturb_speed(waveform: torch.Tensor, factor: float) -> torch.Tensor:
     """
     if factor == 1.0:
         return waveform
+    import torch
     from torchaudio.functional import resample
 
     fraction = speed_fraction(factor)
-    return resample(waveform, fraction.numerator, fraction.denominator)
+    changed = resample(waveform, fraction.numerator, fraction.denominator)
+    # torchaudio reckons the length in float32: from some minutes on it may be a sample short
+    missing = perturbed_samples(waveform.shape[-1], factor) - changed.shape[-1]
+    return torch.nn.functional.pad(changed, (0, missing)) if missing else changed

@@ -19,7 +19,7 @@ from geomix import files
 from geomix.errors import UserError
 from geomix.speech.audio import perturb_speed, read_audio
 from geomix.speech.manifest import SAMPLE_RATE, Utterance
-from geomix.speech.progress import Progress
+from geomix.speech.parallel import Progress, processors
 
 N_FFT = 512
 WINDOW = 400
@@ -112,7 +112,6 @@ def write_features(
     if np.dtype(dtype) not in _SUFFIXES:
         raise UserError(f"feature_dtype {dtype}: give float32 or float16")
     dtype = np.dtype(dtype)
-    threads = threads or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count()))
     utterances = sorted(utterances, key=lambda u: u.id)
     lengths = [frames_of(u.samples) for u in utterances]
     starts = np.cumsum([0, *lengths])
@@ -142,7 +141,7 @@ def write_features(
 
         own_threads = torch.get_num_threads()
         try:
-            with ThreadPoolExecutor(threads) as pool:
+            with ThreadPoolExecutor(threads or processors()) as pool:
                 for number in pool.map(compute, range(len(utterances))):
                     if progress:
                         show.add(1, utterances[number].seconds)

@@ -53,13 +53,12 @@ class Utterance:
 
     def at_speed(self, factor: float) -> Utterance:
         """The copy of this unperturbed utterance that plays `factor` times as fast (pitch and tempo, as `sox speed`)."""
+        factor = float(factor)
         if self.speed != 1.0:
             raise ValueError(f"{self.id} is already a copy at speed {self.speed}")
         if factor == 1.0:
             return self
-        return replace(
-            self, id=f"sp{factor}-{self.id}", speed=float(factor), samples=perturbed_samples(self.samples, factor)
-        )
+        return replace(self, id=f"sp{factor}-{self.id}", speed=factor, samples=perturbed_samples(self.samples, factor))
 
 
 def speed_fraction(factor: float) -> Fraction:
@@ -79,6 +78,17 @@ def perturbed_samples(samples: int, factor: float) -> int:
 def original_id(utterance_id: str) -> str:
     """The id without its speed prefix: `sp0.9-ID` -> `ID`."""
     return _PREFIX.sub("", utterance_id)
+
+
+def read_lines(path: str | os.PathLike, cure: str) -> list[str]:
+    """Lines of a UTF-8 text file, split at line feeds alone; `cure` ends the sentence when there is no such file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file: {cure}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
+    return text.removesuffix("\n").split("\n")
 
 
 def write_manifest(path: str | os.PathLike, utterances: Iterable[Utterance]) -> None:
@@ -105,17 +115,12 @@ def write_manifest(path: str | os.PathLike, utterances: Iterable[Utterance]) -> 
 def read_manifest(path: str | os.PathLike) -> list[Utterance]:
     """Read a manifest; audio paths come back absolute. Quotes mean nothing: a line is split at its tabs alone."""
     path = Path(path)
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such manifest: run the preparation of its corpus first") from None
+    lines = read_lines(path, "run the preparation of its corpus first")
     if lines[0].split("\t") != list(_COLUMNS):
         raise UserError(f"{path}: the header is {lines[0]!r}, not {' '.join(_COLUMNS)!r} with tabs: prepare it again")
     folder = path.parent.absolute()
     utterances = []
     for number, line in enumerate(lines[1:], 2):
-        if not line:
-            continue
         fields = line.split("\t")
         try:
             id_, speaker, audio, samples, speed, text = fields

@@ -27,7 +27,7 @@ from geomix import files
 from geomix.errors import UserError
 from geomix.speech.audio import inspect_audio
 from geomix.speech.manifest import SAMPLE_RATE, Recording, Utterance, original_id, summary, write_manifest
-from geomix.speech.progress import Progress
+from geomix.speech.parallel import Progress, processors
 
 KINDS = ("librispeech", "folder", "kaldi", "manifest", "smoke", "demo")
 
@@ -52,6 +52,8 @@ def prepare_corpus(
         For a bad recording or transcript, and for counts that differ from the published or expected ones.
     """
     out = Path(out)
+    if len(set(speed_factors)) != len(speed_factors) or not speed_factors:
+        raise UserError(f"speed_factors {list(speed_factors)}: give each factor once, [0.9, 1.0, 1.1] for instance")
     splits = _read_splits(corpus, out)
     recordings = {r.id: r for split in splits.values() for r in split}
     audio = _inspect(corpus["name"], recordings.values(), threads)
@@ -60,8 +62,6 @@ def prepare_corpus(
         for split, found in splits.items()
     }
     original_seconds = sum(u.samples for u in utterances["train"]) / SAMPLE_RATE
-    if len(set(speed_factors)) != len(speed_factors) or not speed_factors:
-        raise UserError(f"speed_factors {list(speed_factors)}: give each factor once, [0.9, 1.0, 1.1] for instance")
     utterances["train"] = [u.at_speed(factor) for factor in speed_factors for u in utterances["train"]]
     dropped = {}
     for split in ("train", "dev"):
@@ -115,7 +115,8 @@ def _read_splits(corpus: dict, out: Path) -> dict[str, list[Recording]]:
         for split in names:
             if split not in read:
                 read[split] = reader.read_split(corpus, split, out)
-                _check_texts(name, split, read[split])
+                if not read[split]:
+                    raise UserError(f"corpus {name}: split {split} has no utterance: check the path in the config")
                 _check_counts(name, split, read[split], {**published, **corpus.get("expected", {})}.get(split, {}))
         return [recording for split in names for recording in read[split]]
 
@@ -127,10 +128,10 @@ def _read_splits(corpus: dict, out: Path) -> dict[str, list[Recording]]:
             return union(choice)
         speakers = [str(speaker) for speaker in choice["hold_out_speakers"]]
         for speaker in speakers:
+            if speaker in held_out:
+                raise UserError(f"corpus {name}: speaker {speaker} is held out twice: leave one of dev and {what}")
             if not any(r.speaker == speaker for r in train):
-                raise UserError(
-                    f"corpus {name}: {what} holds out speaker {speaker}, whom train does not have: correct it"
-                )
+                raise UserError(f"corpus {name}: {what} holds out {speaker}, a speaker whom train lacks: correct it")
         held_out.update(speakers)
         return [r for r in train if r.speaker in speakers]
 
@@ -139,19 +140,11 @@ def _read_splits(corpus: dict, out: Path) -> dict[str, list[Recording]]:
     if not isinstance(tests, dict):
         tests = {split: [split] for split in tests}
     splits = {test: take(choice, f"test set {test}") for test, choice in tests.items()}
-    splits |= {"train": [r for r in train if r.speaker not in held_out]}
-    if splits.setdefault("dev", dev) is not dev and splits["dev"] != dev:
-        raise UserError(f"corpus {name}: the test set dev is not the dev of the config: give it another name")
+    if "train" in splits or splits.setdefault("dev", dev) != dev:
+        raise UserError(f"corpus {name}: a test set is called train, or dev without being dev: give it another name")
+    splits["train"] = [r for r in train if r.speaker not in held_out]
     _check_unique(name, splits)
     return splits
-
-
-def _check_texts(name: str, split: str, recordings: list[Recording]) -> None:
-    if not recordings:
-        raise UserError(f"corpus {name}: split {split} has no utterance: check the path in the config")
-    for recording in recordings:
-        if not recording.text:
-            raise UserError(f"{recording.path}: the transcript of {recording.id} is empty: write it or remove both")
 
 
 def _check_counts(name: str, split: str, recordings: list[Recording], expected: dict) -> None:
@@ -195,7 +188,7 @@ def _inspect(name: str, recordings: Iterable[Recording], threads: int | None) ->
     paths = sorted({r.path for r in recordings})
     progress = Progress(f"checking {name}", len(paths))
     found = {}
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+    with ThreadPoolExecutor(threads or processors()) as pool:
         for path, (samples, digest) in zip(paths, pool.map(inspect_audio, paths), strict=True):
             found[path] = (samples, digest)
             progress.add(1, samples / SAMPLE_RATE)

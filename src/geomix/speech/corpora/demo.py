@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from geomix.speech.corpora.folder import read_folder
 from geomix.speech.corpora.generated import generated, write_recording
 from geomix.speech.corpora.harbour import sentence
 from geomix.speech.manifest import SAMPLE_RATE, Recording
+from geomix.speech.parallel import processors
 
 ACCENTS = ("en", "en-us", "en-029", "en-gb-scotland", "en-gb-x-gbclan", "en-gb-x-gbcwmd", "en-gb-x-rp", "en-us-nyc")
 # espeak-ng's voice variants; those that are versions of one another (steph, steph2, ...) stay within one split
@@ -83,7 +83,7 @@ def _write_corpus(folder: Path, settings: dict) -> None:
             last = result.stderr.strip().splitlines()[-1] if result.stderr.strip() else f"status {result.returncode}"
             raise UserError(f"{folder}: shard {shard} of the demo corpus failed ({last}): check espeakng-loader")
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(processors()) as pool:
         list(pool.map(run, range(_SHARDS)))
 
 

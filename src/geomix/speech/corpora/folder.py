@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from geomix.errors import UserError
-from geomix.speech.manifest import Recording
+from geomix.speech.manifest import Recording, read_lines
 
 _AN4 = {
     "train": {"utterances": 948, "speakers": 74, "words": 5442},
@@ -36,16 +36,20 @@ def read_folder(folder: Path) -> list[Recording]:
         raise UserError(
             f"{folder}: no such folder: correct path or the split's name in the config, or put the corpus there"
         )
-    audio = {path.stem: path for path in sorted(folder.glob("*/*/*.flac"))}
-    recordings = {}
+    audio: dict[str, Path] = {}
+    for path in sorted(folder.glob("*/*/*.flac")):
+        if path.stem in audio:
+            raise UserError(f"{path}: {audio[path.stem]} has the same name: make each id unique")
+        audio[path.stem] = path
+    recordings: dict[str, Recording] = {}
     for listing in sorted(folder.glob("*/*/*.trans.txt")):
-        for line in listing.read_text(encoding="utf-8").splitlines():
+        for line in read_lines(listing, "put it back"):
             utterance_id, _, text = line.strip().partition(" ")
+            path = listing.parent / f"{utterance_id}.flac"
             if not utterance_id:
                 continue
             if utterance_id in recordings:
-                raise UserError(f"{listing}: id {utterance_id} is there twice: remove one of its lines")
-            path = listing.parent / f"{utterance_id}.flac"
+                raise UserError(f"{listing}: id {utterance_id} has a second transcript: remove one of its lines")
             if audio.get(utterance_id) != path:
                 raise UserError(
                     f"{listing}: {utterance_id} has a transcript and no {path.name}: restore it or cut the line"
@@ -61,6 +65,4 @@ def read_folder(folder: Path) -> list[Recording]:
             raise UserError(
                 f"{path}: no *.trans.txt beside it has a line for it: add its transcript or remove the file"
             )
-    if len(audio) != sum(1 for _ in folder.glob("*/*/*.flac")):
-        raise UserError(f"{folder}: two FLAC files of different folders have the same name: make each name unique")
     return [recordings[utterance_id] for utterance_id in sorted(recordings)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from geomix.errors import UserError
-from geomix.speech.manifest import Recording
+from geomix.speech.manifest import Recording, read_lines
 
 
 def read_split(corpus: dict, split: str, out: Path) -> list[Recording]:
@@ -43,12 +43,8 @@ def read_split(corpus: dict, split: str, out: Path) -> list[Recording]:
 
 def _read_table(path: Path) -> dict[str, str]:
     """A Kaldi table: an id, white space, and the rest of the line."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file: a Kaldi data folder needs wav.scp, text and utt2spk") from None
     table = {}
-    for line in lines:
+    for line in read_lines(path, "a Kaldi data folder needs wav.scp, text and utt2spk"):
         if not line.strip():
             continue
         key, *rest = line.strip().split(maxsplit=1)

@@ -41,11 +41,8 @@ def published(name: str) -> dict[str, dict[str, int]]:
 
 
 def read_split(corpus: dict, split: str, out: Path) -> list[Recording]:
-    """Recordings of one subset below `path`, downloaded first if it is missing and the config says `download: true`."""
-    folder = Path(corpus["path"])
-    if corpus.get("download") and not (folder / split).is_dir():
-        download(split, folder)
-    return read_folder(folder / split)
+    """Recordings of one subset below the config's `path`, sorted by id."""
+    return read_folder(Path(corpus["path"]) / split)
 
 
 def download(subset: str, folder: str | os.PathLike, url: str = _URL, sha256: str | None = None) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from geomix.errors import UserError
-from geomix.speech.manifest import Recording
+from geomix.speech.manifest import Recording, read_lines
 
 _COLUMNS = ("id", "speaker", "path", "text")
 
@@ -16,11 +16,8 @@ def read_split(corpus: dict, split: str, out: Path) -> list[Recording]:
     A line is split at its tabs alone: quotes belong to the text.
     """
     table = Path(corpus["path"]) / f"{split}.tsv"
-    try:
-        header, *lines = table.read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError:
-        raise UserError(f"{table}: no such file: correct path or the split's name in the config") from None
-    columns = header.split("\t")
+    header, *lines = read_lines(table, "correct path or the split's name in the config")
+    columns = header.rstrip("\r").split("\t")
     for column in _COLUMNS:
         if column not in columns:
             raise UserError(f"{table}: no column {column!r} in its header: it needs {', '.join(_COLUMNS)} with tabs")

@@ -1,9 +1,15 @@
-"""One progress line on standard error."""
+"""Work over many recordings: how many threads, and one progress line on standard error."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+
+
+def processors() -> int:
+    """Number of processors this process may use (a Slurm job's share, not the machine's)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Progress:
