@@ -3,7 +3,7 @@
     python tests/slurm/cluster.py FOLDER COMMAND...     run a command beside such a cluster, then stop it
 
 Needs root, the Debian packages slurm-wlm and munge, and nothing else: no systemd, no cgroups, no database, no GPU. The node claims more CPUs
-and memory than the machine has, and four A100s that are copies of /dev/null: Slurm hands them out and sets CUDA_VISIBLE_DEVICES as for real ones.
+and memory than the machine has, and eight A100s that are copies of /dev/null: Slurm hands them out and sets CUDA_VISIBLE_DEVICES as for real ones.
 
 The cluster's configuration never enters /etc/slurm, so a real cluster's node stays one, and two test runs do not meet. An exported SLURM_CONF
 would not do: Snakemake's slurm-jobstep drops it before the srun inside a job. So the client commands are found in a folder of wrappers that set it.
@@ -49,8 +49,6 @@ JobAcctGatherParams=OverMemoryKill
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
 GresTypes=gpu
 ReturnToService=2
 MpiDefault=none
@@ -65,9 +63,8 @@ JobCompType=jobcomp/none
 
 SlurmdParameters=config_overrides
 NodeName={node} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory_mb} Gres=gpu:a100:{gpus} State=UNKNOWN
-PartitionName=cpu Nodes={node} Default=YES MaxTime=1-00:00:00 PriorityTier=2 PreemptMode=OFF
-PartitionName=gpu Nodes={node} MaxTime=1-00:00:00 PriorityTier=2 PreemptMode=OFF
-PartitionName=preemptible Nodes={node} MaxTime=1-00:00:00 PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=cpu Nodes={node} Default=YES MaxTime=1-00:00:00
+PartitionName=gpu Nodes={node} MaxTime=1-00:00:00
 """
 
 
@@ -82,12 +79,12 @@ def missing() -> str | None:
 
 
 class Cluster:
-    """A one-machine cluster under `folder`, running inside a `with` block. Raises RuntimeError, with the ends of the logs, when it does not come up.
+    """A one-machine cluster under `folder`, running inside a `with` block; its partitions are cpu and gpu.
 
-    Partitions: cpu (default), gpu, and preemptible, whose jobs a job of another partition sends back to the queue.
+    Raises RuntimeError, with the ends of the logs, when it does not come up.
     """
 
-    def __init__(self, folder: str | os.PathLike, *, cpus: int = 32, memory_mb: int = 64000, gpus: int = 4):
+    def __init__(self, folder: str | os.PathLike, *, cpus: int = 64, memory_mb: int = 512000, gpus: int = 8):
         self.folder = Path(folder).resolve()
         self.cpus, self.memory_mb, self.gpus = cpus, memory_mb, gpus
         self._daemons: list[subprocess.Popen] = []
@@ -102,11 +99,16 @@ class Cluster:
         """Standard output of a Slurm command; raises CalledProcessError when it fails."""
         return subprocess.run(command, env=self.environment, check=True, capture_output=True, text=True).stdout
 
-    def jobs(self) -> list[dict[str, str]]:
-        """Slurm's jobs, ended ones too: id, name (the id of the Snakemake run), state, comment (the rule and wildcards), time (elapsed), memory, gres."""
-        fields = {"id": "%i", "name": "%j", "state": "%T", "comment": "%k", "time": "%M", "memory": "%m", "gres": "%b"}
-        lines = self.run("squeue", "--noheader", "--states=all", "--format=" + "|".join(fields.values())).splitlines()
-        return [dict(zip(fields, line.split("|"), strict=True)) for line in lines]
+    def jobs(self, *runs: str) -> list[dict[str, str]]:
+        """Slurm's jobs in the order of submission, ended ones too, as scontrol's fields: JobId, JobState, Comment (rule and wildcards), TresPerJob, ...
+
+        `runs` keeps those of Snakemake's runs of these ids (its "SLURM run ID", the name of all its jobs).
+        """
+        lines = self.run("scontrol", "--oneliner", "show", "jobs").splitlines()
+        jobs = [dict(field.partition("=")[::2] for field in line.split() if "=" in field) for line in lines]
+        return sorted(
+            (job for job in jobs if not runs or job.get("JobName") in runs), key=lambda job: int(job.get("JobId", 0))
+        )
 
     def __enter__(self) -> Cluster:
         try:

@@ -1,4 +1,4 @@
-"""A checkout of its own for a test that runs the workflow: what Snakemake reads, without any results."""
+"""A checkout of its own for a test that runs the workflow, the Slurm profile included."""
 
 from __future__ import annotations
 
@@ -7,22 +7,17 @@ import shutil
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("Snakefile", "config.yaml", "config", "profiles", "rules", "slurm", "workflow_scripts")
+from tests.conftest import ROOT
+from tests.workflow.conftest import Project, copy_workflow
 
 
-def copy_project(folder: Path, *finished: Path) -> Path:
-    """Copy the workflow's files to `folder`, and with them whole folders of an earlier copy (data, results, state) with their times kept."""
+def checkout(folder: Path, *finished: Path) -> Project:
+    """The workflow's files in a new `folder`, and with them whole folders of an earlier checkout (data, results, state), their times kept."""
     folder.mkdir(parents=True)
-    for name in PARTS:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(source, folder / name)
-    for path in finished:
-        shutil.copytree(path, folder / path.name, symlinks=True)
-    return folder
+    project = copy_workflow(folder)
+    for source in (ROOT / "slurm", *finished):
+        shutil.copytree(source, folder / source.name, dirs_exist_ok=True)
+    return project
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -235,17 +235,18 @@ def _jobs(config: Mapping[str, Any], trainings: int) -> dict[str, int]:
 
 def _storage(config: Mapping[str, Any], seconds: Mapping[str, float], trainings: list[Training]) -> Iterator[Stored]:
     corpus, features = config["corpus"], config["features"]
-    audio = sum(seconds.values())
     copies = sum(1 / factor for factor in corpus["speed_factors"])
-    recorded = audio - seconds["train"] * (1 - 1 / copies)  # the training recordings once
     if corpus.get("download"):
+        subsets = {name for key in ("train", "dev", "test") for name in corpus[key]}
+        recorded = 3600 * sum(_LIBRISPEECH_HOURS[name] for name in subsets)
         yield Stored("recordings (archives, and unpacked)", 2 * _FLAC_BYTES * recorded, "corpus.train, dev, test")
     elif corpus["kind"] in ("demo", "smoke"):
+        recorded = sum(seconds.values()) - seconds["train"] * (1 - 1 / copies)
         yield Stored("recordings (synthesised)", _WAV_BYTES * recorded, "corpus.minutes")
     itemsize = {"float32": 4, "float16": 2}[features["dtype"]]
     yield Stored(
         "features, once for all runs",
-        _FRAMES * features["mels"] * itemsize * audio,
+        _FRAMES * features["mels"] * itemsize * sum(seconds.values()),
         "features.dtype, corpus.speed_factors",
     )
     if "espnet" in config["study"]["tracks"]:
