@@ -34,16 +34,20 @@ class SpecAugment:
     time_ratio: float = 0.05
 
     def __call__(self, features: torch.Tensor, lengths: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Augment log-mel `features` (B, T, bands) of `lengths` (B,) frames; both on one device, `generator` on the CPU.
+        """Augment log-mel `features` (B, T, bands), on any device, of `lengths` (B,) frames; `lengths` and `generator` on the CPU.
 
         Returns a new tensor; lengths do not change, and padding never enters an utterance (nor the reverse) by warping.
         """
         batch, time, bands = features.shape
         if self.time_warp:
-            centre, warped = draw_warp(lengths.cpu(), self.time_warp, generator)
-            features = warp_time(features, lengths, centre.to(features.device), warped.to(features.device))
+            centre, warped = draw_warp(lengths, self.time_warp, generator)
+            features = warp_time(
+                features, *(v.to(features.device, non_blocking=True) for v in (lengths, centre, warped))
+            )
         masked = draw_masks(batch, bands, self.frequency_width, self.frequency_masks, generator)[:, None, :]
-        masked = masked | draw_masks(batch, time, math.floor(time * self.time_ratio), self.time_masks, generator)[:, :, None]
+        masked = (
+            masked | draw_masks(batch, time, math.floor(time * self.time_ratio), self.time_masks, generator)[:, :, None]
+        )
         return features.masked_fill(masked.to(features.device, non_blocking=True), 0.0)
 
 
@@ -62,7 +66,9 @@ def draw_warp(lengths: torch.Tensor, window: int, generator: torch.Generator) ->
     return torch.where(short, half, centre), torch.where(short, half, warped)
 
 
-def warp_time(features: torch.Tensor, lengths: torch.Tensor, centre: torch.Tensor, warped: torch.Tensor) -> torch.Tensor:
+def warp_time(
+    features: torch.Tensor, lengths: torch.Tensor, centre: torch.Tensor, warped: torch.Tensor
+) -> torch.Tensor:
     """Stretch [0, centre) to [0, warped) and [centre, length) to [warped, length), bicubic in time, each side by itself.
 
     The value of torch's bicubic interpolate (align_corners False) on each side of each utterance, without a loop over utterances.

@@ -66,7 +66,7 @@ def numel_batches(examples: Sequence[Example], vocabulary: int, batch_bins: int)
 def shuffled(batches: Sequence[list[Example]], seed: int, epoch: int) -> list[list[Example]]:
     """Whole batches in the order of one epoch, by ESPnet's generator: `numpy.random.RandomState(epoch + seed).shuffle`."""
     order = np.arange(len(batches))
-    np.random.RandomState(epoch + seed).shuffle(order)  # noqa: NPY002 - the legacy generator is the recipe's
+    np.random.RandomState(epoch + seed).shuffle(order)
     return [batches[i] for i in order]
 
 
@@ -86,22 +86,28 @@ class FrameSource:
     LibriSpeech-100 at three speeds) and a batch is one gather; otherwise each batch is read from the memory-mapped files and sent over.
     """
 
-    def __init__(self, store: Mapping[str, np.ndarray], ids: Sequence[str], device: torch.device, resident: bool | None = None):
-        self._store, self._device = store, device
+    def __init__(
+        self, store: Mapping[str, np.ndarray], ids: Sequence[str], device: torch.device, resident: bool | None = None
+    ):
+        self._store, self.device = store, device
         if not ids:
             raise UserError("no utterance is left to train on: check the manifest and the bounds of utterance length")
         first = store[ids[0]]
         self._bands = first.shape[1]
         if resident is None:  # a third of what is free leaves the rest to the model
             frames = sum(len(store[i]) for i in ids) if device.type == "cuda" else 0
-            resident = device.type == "cuda" and 3 * frames * self._bands * first.itemsize < torch.cuda.mem_get_info(device)[0]
+            resident = (
+                device.type == "cuda" and 3 * frames * self._bands * first.itemsize < torch.cuda.mem_get_info(device)[0]
+            )
         self._starts: dict[str, int] | None = None
         if resident:
             self._starts, total = {}, 0
             for i in ids:
                 self._starts[i] = total
                 total += len(store[i])
-            self._frames = torch.empty(total, self._bands, dtype=torch.from_numpy(np.array(first[:0])).dtype, device=device)
+            self._frames = torch.empty(
+                total, self._bands, dtype=torch.from_numpy(np.array(first[:0])).dtype, device=device
+            )
             for i in ids:
                 start = self._starts[i]
                 self._frames[start : start + len(store[i])] = torch.from_numpy(np.array(store[i])).to(device)
@@ -110,16 +116,16 @@ class FrameSource:
         """Features (B, longest, bands) float32 on the device, zeros beyond each length."""
         longest = max(lengths)
         if self._starts is not None:
-            starts = torch.tensor([self._starts[i] for i in ids]).to(self._device, non_blocking=True)
-            limits = torch.tensor(lengths).to(self._device, non_blocking=True)
-            frame = torch.arange(longest, device=self._device)[None]
+            starts = torch.tensor([self._starts[i] for i in ids]).to(self.device, non_blocking=True)
+            limits = torch.tensor(lengths).to(self.device, non_blocking=True)
+            frame = torch.arange(longest, device=self.device)[None]
             index = starts[:, None] + frame.minimum(limits[:, None] - 1)
             return self._frames[index].float().masked_fill_((frame >= limits[:, None])[..., None], 0.0)
-        features = torch.zeros(len(ids), longest, self._bands, pin_memory=self._device.type == "cuda")
+        features = torch.zeros(len(ids), longest, self._bands, pin_memory=self.device.type == "cuda")
         host = features.numpy()
         for row, (i, length) in enumerate(zip(ids, lengths, strict=True)):
             host[row, :length] = self._store[i][:length]
-        return features.to(self._device, non_blocking=True)
+        return features.to(self.device, non_blocking=True)
 
 
 def pad_tokens(tokens: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:

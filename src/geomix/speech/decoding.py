@@ -27,7 +27,12 @@ def collapse(ids: Iterable[int]) -> list[int]:
 
 
 def log_prob_batches(
-    model: nn.Module, store: Mapping[str, np.ndarray], ids: Sequence[str], *, batch_seconds: float = 240.0, device: torch.device
+    model: nn.Module,
+    store: Mapping[str, np.ndarray],
+    ids: Sequence[str],
+    *,
+    batch_seconds: float = 240.0,
+    device: torch.device,
 ) -> Iterator[tuple[list[str], torch.Tensor, torch.Tensor]]:
     """Run the encoder over utterances of about equal length at a time -> (ids, log-probs (B, T', V) float32, lengths (B,)).
 
@@ -55,7 +60,9 @@ def greedy_labels(log_probs: torch.Tensor, lengths: torch.Tensor) -> tuple[list[
 
     log_probs : (B, T', V) float32; lengths : (B,), frames at and beyond a length are not looked at.
     """
-    paths = [path[:length] for path, length in zip(log_probs.float().argmax(-1).tolist(), lengths.tolist(), strict=True)]
+    paths = [
+        path[:length] for path, length in zip(log_probs.float().argmax(-1).tolist(), lengths.tolist(), strict=True)
+    ]
     return [collapse(path) for path in paths], sum(path.count(BLANK) for path in paths)
 
 

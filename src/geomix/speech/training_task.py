@@ -14,11 +14,10 @@ Settings are the plain dictionary of `geomix.config.training_settings`:
 from __future__ import annotations
 
 import functools
-import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,15 @@ from geomix.models.conformer import ConformerConfig, ConformerCTC, load_model, s
 from geomix.models.diagnostics import pair_diagnostics
 from geomix.models.flops import parameter_count, train_flops_per_audio_second
 from geomix.speech.augmentation import SpecAugment
-from geomix.speech.batching import Example, FrameSource, numel_batches, pad_tokens, padding_share, shuffled, split_alignable
+from geomix.speech.batching import (
+    Example,
+    FrameSource,
+    numel_batches,
+    pad_tokens,
+    padding_share,
+    shuffled,
+    split_alignable,
+)
 from geomix.speech.decoding import greedy_decode, greedy_labels, log_prob_batches, write_hypotheses
 from geomix.speech.features import FeatureStore, read_normalisation
 from geomix.speech.manifest import SAMPLE_RATE, read_manifest
@@ -68,12 +75,34 @@ class PreparedData:
         splits = read_json(self.corpus)["splits"]
         names = ["train", *(Path(manifest).stem for manifest in self.dev_manifests)]
         found = {name: splits[name]["hash"] for name in names}
-        return {**found, "normalisation": sha256(self.normalisation), "tokenizer": sha256(Path(self.tokenizer) / "tokenizer.model")}
+        return {
+            **found,
+            "normalisation": sha256(self.normalisation),
+            "tokenizer": sha256(Path(self.tokenizer) / "tokenizer.model"),
+        }
 
 
 def open_features(paths: Sequence[Path]) -> FeatureStore:
     """One store over feature files named with their suffix."""
     return FeatureStore.open(*(Path(path).with_suffix("") for path in paths))
+
+
+def collate(
+    source: FrameSource,
+    examples: Sequence[Example],
+    augmentation: SpecAugment | None = None,
+    randomness: torch.Generator | None = None,
+) -> Batch:
+    """Examples as one padded batch on the source's device, augmented when asked."""
+    lengths = [example.frames for example in examples]
+    features = source.batch([example.id for example in examples], lengths)
+    frames = torch.tensor(lengths)
+    if augmentation is not None:
+        features = augmentation(features, frames, randomness)
+    tokens, token_lengths = pad_tokens([example.tokens for example in examples])
+    inputs = {"lengths": frames, "tokens": tokens, "token_lengths": token_lengths}
+    inputs = {name: tensor.to(source.device, non_blocking=True) for name, tensor in inputs.items()}
+    return Batch({"features": features, **inputs}, sum(example.samples for example in examples) / SAMPLE_RATE)
 
 
 class _Epoch(Sequence[Batch]):
@@ -87,7 +116,10 @@ class _Epoch(Sequence[Batch]):
         return len(self._order)
 
     def __getitem__(self, index: int) -> Batch:
-        return self._task.collate(self._order[index], generator(self._task.seed, "augment", self._epoch, index))
+        task = self._task
+        return collate(
+            task.source, self._order[index], task.augmentation, generator(task.seed, "augment", self._epoch, index)
+        )
 
 
 class SpeechTask:
@@ -119,11 +151,13 @@ class SpeechTask:
         lengths = store.lengths
         encoded = {text: tuple(self.tokenizer.encode(text)) for text in {u.text for u in utterances}}
         examples = [Example(u.id, u.samples, lengths[u.id], encoded[u.text]) for u in utterances]
-        kept, dropped = split_alignable(examples, functools.cache(lambda frames: int(model.subsampled_lengths(torch.tensor([frames]))[0])))
+        kept, dropped = split_alignable(
+            examples, functools.cache(lambda frames: int(model.subsampled_lengths(torch.tensor([frames]))[0]))
+        )
         self.dropped = sorted(example.id for example in dropped)
         if dropped:
             say(f"{len(dropped)} utterances are too short for their transcripts and left out: {' '.join(self.dropped)}")
-        self._source = FrameSource(store, [example.id for example in kept], device)
+        self.source = FrameSource(store, [example.id for example in kept], device)
         self.plan = numel_batches(kept, self.tokenizer.size, batch_bins)
         self.padding = padding_share(self.plan)
         self.train_seconds = sum(example.samples for example in kept) / SAMPLE_RATE
@@ -137,29 +171,19 @@ class SpeechTask:
         self.unknown_words = self.tokenizer.unknown_words(self._references.values())
         if self.unknown_words:
             words = ", ".join(sorted(self.unknown_words)[:10])
-            say(f"{len(self.unknown_words)} words of the dev references cannot be spelt by the tokenizer, and count as errors: {words}")
+            say(
+                f"{len(self.unknown_words)} words of the dev references cannot be spelt by the tokenizer, and count as errors: {words}"
+            )
 
     def batches(self, epoch: int) -> Sequence[Batch]:
         """Batches of an epoch: whole batches shuffled by (seed, epoch), SpecAugment by (seed, epoch, position)."""
         return _Epoch(self, epoch)
 
-    def collate(self, examples: Sequence[Example], randomness: torch.Generator | None) -> Batch:
-        """Pad `examples` into a batch on the device, augmented if a generator is given."""
-        lengths = [example.frames for example in examples]
-        features = self._source.batch([example.id for example in examples], lengths)
-        frames = torch.tensor(lengths)
-        if randomness is not None:
-            features = self.augmentation(features, frames.to(self._device), randomness)
-        tokens, token_lengths = pad_tokens([example.tokens for example in examples])
-        inputs = {"lengths": frames, "tokens": tokens, "token_lengths": token_lengths}
-        inputs = {name: tensor.to(self._device, non_blocking=True) for name, tensor in inputs.items()}
-        return Batch({"features": features, **inputs}, sum(example.samples for example in examples) / SAMPLE_RATE)
-
     def largest(self) -> Sequence[Batch]:
         """The batch with the most padded frames, and the one with the longest utterance (attention's memory grows with its square)."""
         most = max(self.plan, key=lambda batch: len(batch) * batch[0].frames)
         longest = self.plan[-1]
-        return [self.collate(batch, None) for batch in ([most, longest] if most is not longest else [most])]
+        return [collate(self.source, batch) for batch in ([most, longest] if most is not longest else [most])]
 
     def describe(self, batch: Batch) -> str:
         """Size of a batch in words."""
@@ -170,7 +194,9 @@ class SpeechTask:
         """Mean CTC loss of the dev utterances, CER and WER (%) of their greedy decoding, share of blank frames."""
         texts: dict[str, str] = {}
         loss, blanks, frames = 0.0, 0, 0
-        for ids, log_probs, lengths in log_prob_batches(model, self.dev_store, sorted(self._references), device=self._device):
+        for ids, log_probs, lengths in log_prob_batches(
+            model, self.dev_store, sorted(self._references), device=self._device
+        ):
             tokens, token_lengths = pad_tokens([self._dev_tokens[i] for i in ids])
             losses = _ctc(log_probs.cpu(), tokens, lengths.cpu(), token_lengths)
             loss += float(losses.double().sum())
@@ -205,12 +231,18 @@ class SpeechTask:
         return min(floors)
 
 
-def _ctc(log_probs: torch.Tensor, tokens: torch.Tensor, lengths: torch.Tensor, token_lengths: torch.Tensor) -> torch.Tensor:
+def _ctc(
+    log_probs: torch.Tensor, tokens: torch.Tensor, lengths: torch.Tensor, token_lengths: torch.Tensor
+) -> torch.Tensor:
     """CTC loss of each utterance, 0 where it cannot be aligned; log_probs (B, T, V)."""
-    return F.ctc_loss(log_probs.float().transpose(0, 1), tokens, lengths, token_lengths, reduction="none", zero_infinity=True)
+    return F.ctc_loss(
+        log_probs.float().transpose(0, 1), tokens, lengths, token_lengths, reduction="none", zero_infinity=True
+    )
 
 
-def build_model(settings: Mapping[str, Any], tokenizer: Tokenizer, normalisation: Path) -> tuple[ConformerConfig, ConformerCTC]:
+def build_model(
+    settings: Mapping[str, Any], tokenizer: Tokenizer, normalisation: Path
+) -> tuple[ConformerConfig, ConformerCTC]:
     """The untrained model of a run: initial weights depend on its seed and configuration alone."""
     config = ConformerConfig.from_dict({**settings["model"], "vocab": tokenizer.size, "seed": settings["seed"]})
     seed_all(settings["seed"], "initial weights")
@@ -250,6 +282,7 @@ def train_arm(
     The run record.
     """
     torch.set_num_threads(threads)
+    devices.keep_freed_memory()
     place = devices.choose_device(device)
     out, arm, seed = Path(out), about["arm"], settings["seed"]
     training = dict(settings["training"])
@@ -267,7 +300,7 @@ def train_arm(
         flops_per_audio_second=train_flops_per_audio_second(config),
     )
     state = state_folder(state_root, settings, arm, data)
-    identity = {**settings, "arm": arm, "model": asdict(config), "hashes": data.hashes}
+    identity = {**settings, "arm": arm, "model": config.to_dict(), "hashes": data.hashes}
     name = f"{settings['track']}/{arm}/seed{seed}"
     say(
         f"{name}: {parameter_count(config):,} parameters, {task.train_seconds:,.0f} audio-s in {len(task.plan):,} batches an epoch, "
@@ -310,7 +343,9 @@ def train_arm(
     return record
 
 
-def _diagnostics(settings: Mapping[str, Any], data: PreparedData, task: SpeechTask, model: ConformerCTC) -> dict[str, Any]:
+def _diagnostics(
+    settings: Mapping[str, Any], data: PreparedData, task: SpeechTask, model: ConformerCTC
+) -> dict[str, Any]:
     """Pair diagnostics of each block on the same 16 dev utterances, before and after training.
 
     The untrained model is built again from its seed: it is the same, and nothing has to be carried through interruptions.
@@ -353,7 +388,14 @@ def average_arm(epochs: Path, tokenizer: Path, out: Path) -> dict[str, Any]:
 
 
 def decode_set(
-    model: Path, manifest: Path, features: Sequence[Path], out: Path, *, batch_seconds: float = 240.0, threads: int = 1, device: str = "auto"
+    model: Path,
+    manifest: Path,
+    features: Sequence[Path],
+    out: Path,
+    *,
+    batch_seconds: float = 240.0,
+    threads: int = 1,
+    device: str = "auto",
 ) -> None:
     """Decode every utterance of `manifest` with the model folder `model` into the Kaldi text file `out`: complete and sorted, or not there."""
     torch.set_num_threads(threads)
@@ -361,6 +403,8 @@ def decode_set(
     ids = [utterance.id for utterance in read_manifest(manifest)]
     store = open_features(features)
     if missing := [i for i in ids if i not in store]:
-        raise UserError(f"{features[0]}: no features of {len(missing)} utterances of {manifest} (first: {missing[0]}): compute them again")
+        raise UserError(
+            f"{features[0]}: no features of {len(missing)} utterances of {manifest} (first: {missing[0]}): compute them again"
+        )
     network, tokenizer = load_model(model).to(place), Tokenizer.load(model)
     write_hypotheses(out, greedy_decode(network, store, tokenizer, ids, batch_seconds=batch_seconds, device=place))

@@ -39,7 +39,9 @@ def average_weights(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
                 sums[name] = tensor
                 continue
             if not torch.isfinite(tensor).all():
-                raise UserError(f"{path}: {name} holds NaN or infinity: the training diverged; lower training.learning_rate and train again")
+                raise UserError(
+                    f"{path}: {name} holds NaN or infinity: the training diverged; lower training.learning_rate and train again"
+                )
             sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
     dtypes = {name: tensor.dtype for name, tensor in weights.items()}
     return {name: (t / len(paths)).to(dtypes[name]) if t.is_floating_point() else t for name, t in sums.items()}

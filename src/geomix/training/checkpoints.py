@@ -70,7 +70,9 @@ def read_settings(folder: Path) -> dict[str, Any]:
     raise UserError(f"{folder}: no checkpoint of a training here: run the training first")
 
 
-def load_state(folder: Path, settings: Mapping[str, Any], map_location: Any = "cpu") -> tuple[dict[str, Any] | None, str | None]:
+def load_state(
+    folder: Path, settings: Mapping[str, Any], map_location: Any = "cpu"
+) -> tuple[dict[str, Any] | None, str | None]:
     """The newest checkpoint in `folder` that is whole -> (state or None, a sentence on what was wrong with a newer one or None).
 
     Raises UserError when the folder holds a run of other settings, or checkpoints of which none can be read.
@@ -96,7 +98,9 @@ def load_state(folder: Path, settings: Mapping[str, Any], map_location: Any = "c
             return state, f"{damaged[0]} was damaged: going on from {name}"
         return state, None
     if damaged:
-        raise UserError(f"{' and '.join(damaged)}: damaged, and no earlier checkpoint is left: remove the folder to train from the start")
+        raise UserError(
+            f"{' and '.join(damaged)}: damaged, and no earlier checkpoint is left: remove the folder to train from the start"
+        )
     return None, None
 
 

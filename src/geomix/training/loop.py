@@ -147,6 +147,27 @@ class Summary:
     best: list[int]
 
 
+def uses_bf16(settings: TrainingSettings, device: torch.device) -> bool:
+    """Whether the forward pass runs under bf16 autocast."""
+    return settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")
+
+
+def make_optimizer(model: nn.Module, settings: TrainingSettings, device: torch.device) -> torch.optim.Optimizer:
+    """Adam or AdamW over all parameters."""
+    optimizer = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
+    fused = device.type in ("cpu", "cuda")
+    return optimizer(model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=fused)
+
+
+def training_step(model: nn.Module, batch: Batch, settings: TrainingSettings) -> torch.Tensor:
+    """Forward and backward of one batch, loss / accumulation added to the gradients -> the loss, on the device."""
+    device = next(iter(batch.inputs.values())).device
+    with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16(settings, device)):
+        loss = model(**batch.inputs)["loss"]
+    (loss / settings.accumulation).backward()
+    return loss.detach()
+
+
 class _Stop(Exception):
     pass
 
@@ -245,15 +266,7 @@ class Trainer:
         self.model = model.to(device)
         self.task, self.settings, self.device, self.name, self.seed = task, settings, device, name, seed
         self.state_dir, self.identity = Path(state_dir), identity
-        optimizer = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-        self.optimizer = optimizer(
-            self.model.parameters(),
-            lr=settings.learning_rate,
-            weight_decay=settings.weight_decay,
-            fused=device.type in ("cpu", "cuda"),
-        )
-        bf16 = settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")
-        self._autocast = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
+        self.optimizer = make_optimizer(self.model, settings, device)
         self._pending: list[torch.Tensor] = []  # losses of the batches since the last update, on the device
         self._loss = self._norm = math.nan  # of the last update
         self._lr = 0.0
@@ -277,7 +290,9 @@ class Trainer:
                 except OSError as error:
                     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                         raise
-                    raise UserError(f"{self.state_dir}: the disk is full; the last checkpoint is kept: free some space and run again") from error
+                    raise UserError(
+                        f"{self.state_dir}: the disk is full; the last checkpoint is kept: free some space and run again"
+                    ) from error
                 except _Stop:
                     self._save()
                     at = self._at
@@ -318,7 +333,9 @@ class Trainer:
             at.epoch_seconds += now - begun
             at.wait_seconds += waited
             begun = now
-            if at.batch % self.settings.accumulation == 0 and (at.update % self.settings.log_every == 0 or at.update == 1):
+            if at.batch % self.settings.accumulation == 0 and (
+                at.update % self.settings.log_every == 0 or at.update == 1
+            ):
                 self._report()
             if self._stop.name:
                 source.close()
@@ -336,10 +353,7 @@ class Trainer:
         """One batch: forward, backward and, at the end of an accumulation, an update."""
         at = self._at
         seed_all(self.seed, "batch", at.epoch, at.batch)
-        with self._autocast:
-            loss = self.model(**batch.inputs)["loss"]
-        (loss / self.settings.accumulation).backward()
-        self._pending.append(loss.detach())
+        self._pending.append(training_step(self.model, batch, self.settings))
         at.batch += 1
         at.work += batch.work
         if at.batch % self.settings.accumulation == 0:
@@ -352,13 +366,17 @@ class Trainer:
         at.update += 1
         if math.isfinite(self._norm):
             step = at.update - at.skipped
-            self._lr = SCHEDULES[settings.schedule](step, at.epoch, settings.learning_rate, settings.warmup, settings.epochs)
+            self._lr = SCHEDULES[settings.schedule](
+                step, at.epoch, settings.learning_rate, settings.warmup, settings.epochs
+            )
             for group in self.optimizer.param_groups:
                 group["lr"] = self._lr
             self.optimizer.step()
         else:
             at.skipped += 1
-            say(f"{self.name}: update {at.update:,} skipped, its gradient norm is {self._norm} ({at.skipped:,} skipped so far)")
+            say(
+                f"{self.name}: update {at.update:,} skipped, its gradient norm is {self._norm} ({at.skipped:,} skipped so far)"
+            )
         self.optimizer.zero_grad(set_to_none=True)
         self._collect_losses()
 
@@ -442,7 +460,9 @@ class Trainer:
         total = min(total, settings.max_updates) if settings.max_updates else total
         updates, seconds = at.update - self._attempt_mark[0], at.train_seconds - self._attempt_mark[1]
         remaining = max(total - at.update, 0)
-        return remaining * seconds / max(updates, 1) + math.ceil(remaining / self._updates_per_epoch) * self._dev_seconds
+        return (
+            remaining * seconds / max(updates, 1) + math.ceil(remaining / self._updates_per_epoch) * self._dev_seconds
+        )
 
     def _summary(self) -> Summary:
         at = self._at
@@ -502,7 +522,9 @@ class Trainer:
         self._scores = state["scores"]
         self._nondeterministic = state["nondeterministic_ops"]
         if not self._at.finished:
-            say(f"{self.name}: going on from epoch {self._at.epoch}, batch {self._at.batch}, update {self._at.update:,}")
+            say(
+                f"{self.name}: going on from epoch {self._at.epoch}, batch {self._at.batch}, update {self._at.update:,}"
+            )
 
     def _prune(self) -> None:
         """Remove weights that are not among the best: those overtaken, and those of epochs after the checkpoint resumed from."""
@@ -521,9 +543,7 @@ class Trainer:
         for batch in self.task.largest():
             try:
                 with devices.nondeterministic_ops() as ops:
-                    with self._autocast:
-                        loss = self.model(**batch.inputs)["loss"]
-                    loss.backward()
+                    training_step(self.model, batch, self.settings)
             except (RuntimeError, MemoryError) as error:
                 if not devices.out_of_memory(error):
                     raise

@@ -52,7 +52,13 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 def duration(seconds: float) -> str:
     """Seconds in a person's units: 42 s, 12 min, 3.4 h."""
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 def say(text: str) -> None:

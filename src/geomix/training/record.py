@@ -14,7 +14,17 @@ import torch
 from geomix.training import devices
 from geomix.training.loop import Summary
 
-PACKAGES = ("geomix", "torch", "torchaudio", "numpy", "sentencepiece", "safetensors", "soundfile", "kaldialign", "triton")
+PACKAGES = (
+    "geomix",
+    "torch",
+    "torchaudio",
+    "numpy",
+    "sentencepiece",
+    "safetensors",
+    "soundfile",
+    "kaldialign",
+    "triton",
+)
 # what makes a working tree dirty: code and settings; results that are tracked do not
 CODE_PATHS = ("src", "rules", "workflow_scripts", "Snakefile", "config.yaml", "config", "pyproject.toml")
 
@@ -24,7 +34,9 @@ def code_version(root: Path | None = None) -> dict[str, Any]:
     root = root or Path(__file__).resolve().parents[3]
 
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", "-C", str(root), *arguments], check=True, capture_output=True, text=True, timeout=30).stdout.strip()
+        return subprocess.run(
+            ["git", "-C", str(root), *arguments], check=True, capture_output=True, text=True, timeout=30
+        ).stdout.strip()
 
     try:
         commit = git("rev-parse", "HEAD")

@@ -1,0 +1,98 @@
+"""`geomix status`: which runs of a study are done, running (with the time left) or failed."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from geomix.errors import UserError
+from geomix.training.progress import duration, read_progress
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the command."""
+    parser.add_argument(
+        "results", nargs="?", type=Path, metavar="RESULTS_DIR", help="results/<run> (default: that of the config)"
+    )
+    parser.add_argument(
+        "--configfile",
+        nargs="+",
+        metavar="F",
+        help="overlays on config.yaml: the runs that are planned, started or not",
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print a line a run, and the number in each state."""
+    planned: list[tuple[str, str, int]] = []
+    results = arguments.results
+    if arguments.configfile is not None or results is None:
+        from geomix.config import load_config
+
+        config = load_config(*(arguments.configfile or []))
+        study = config["study"]
+        planned = [(t, a, s) for t in study["tracks"] for a in study["arms"] for s in study["seeds"]]
+        results = results or Path("results") / config["run"]
+    rows = study_status(results, planned)
+    if not rows:
+        raise UserError(
+            f"{results}: no run here and none planned: name another results folder, or a config with --configfile"
+        )
+    width = max(len(row.name) for row in rows)
+    for row in rows:
+        print(f"{row.name:<{width}}  {row.state:<8} {row.detail}".rstrip())
+    counts = Counter(row.state for row in rows)
+    print(", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]))
+
+
+STATES = ("done", "trained", "running", "failed", "waiting")
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """One run: its name (track/arm/seedN), its state (one of `STATES`) and what there is to say of it.
+
+    done: trained and scored; trained: trained, not scored yet; running: a process holds its state folder; failed: it began, and no process
+    holds it (killed, stopped or lost: started again it goes on); waiting: not begun.
+    """
+
+    name: str
+    state: str
+    detail: str
+
+
+def study_status(results: Path, planned: Iterable[tuple[str, str, int]] = ()) -> list[RunStatus]:
+    """Status of the planned runs (track, arm, seed) and of every other run found, in results/<run> and in state/<run> beside `results`."""
+    results = Path(results)
+    state = results.parent.parent / "state" / results.name
+    names = [f"{track}/{arm}/seed{seed}" for track, arm, seed in planned]
+    found = {
+        str(path.relative_to(root)) for root in (results, state) for path in root.glob("*/*/seed*") if path.is_dir()
+    }
+    logs = results.parent.parent / "logs" / results.name
+    return [
+        _run_status(name, results / name, state / name, logs / name) for name in [*names, *sorted(found - set(names))]
+    ]
+
+
+def _run_status(name: str, results: Path, state: Path, logs: Path) -> RunStatus:
+    # a run whose settings changed has several state folders: the one written last is meant
+    folders = sorted((path for path in state.glob("*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
+    progress = read_progress(folders[-1]) if folders else None
+    if progress and progress.alive:
+        left = f", {duration(progress.time_left)} left" if progress.time_left is not None else ""
+        loss = f", loss {progress.loss:.3g}" if progress.loss is not None else ""
+        return RunStatus(name, "running", f"epoch {progress.epoch}, update {progress.update:,}{loss}{left}")
+    if (results / "record.json").exists():
+        scored = sorted(path.stem for path in (results / "score").glob("*.json"))
+        return RunStatus(name, "done", ", ".join(scored)) if scored else RunStatus(name, "trained", "not scored yet")
+    if progress:
+        detail = f"in epoch {progress.epoch}, update {progress.update:,}"
+        log = logs / "train.log"
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+        sentence = next((line for line in reversed(lines) if line.startswith("geomix: ")), None)
+        return RunStatus(name, "failed", sentence.removeprefix("geomix: ") if sentence else detail)
+    return RunStatus(name, "waiting", "")
