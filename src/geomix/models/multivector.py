@@ -188,25 +188,33 @@ class ProductLayer(nn.Module):
 
     def __init__(self, algebra: Algebra, inputs: int, outputs: int, terms: int = 0, tying: str = "grade") -> None:
         super().__init__()
-        self.algebra = algebra
+        self.algebra, self.triplets = algebra, algebra.product()
         self.first, self.second, self.linear = (
             MultivectorLinear(algebra, inputs, outputs, terms, tying) for _ in range(3)
         )
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., inputs, dim) to (..., outputs, dim)."""
-        return product(self.algebra.product(), self.first(x), self.second(x)) + self.linear(x)
+        return product(self.triplets, self.first(x), self.second(x)) + self.linear(x)
 
 
-def grade_norms(algebra: Algebra, x: Tensor) -> Tensor:
-    """|<M>_g| of each retained grade, (..., grades): invariant under Pin; gradient 0 where a grade vanishes."""
-    squared = x.square() * torch.tensor(algebra.squares.tolist(), dtype=x.dtype, device=x.device)
-    return safe_sqrt(torch.stack([squared[..., algebra.slice(g)].sum(-1).abs() for g in algebra.grades], -1))
+class Grades(nn.Module):
+    """Norms of the grades of a multivector and the way back from numbers a grade to numbers a component."""
 
+    def __init__(self, algebra: Algebra) -> None:
+        super().__init__()
+        index = torch.tensor([algebra.grades.index(g) for g in algebra.grade.tolist()])
+        signs = F.one_hot(index, len(algebra.grades)) * torch.tensor(algebra.squares.tolist()).unsqueeze(1)
+        self.register_buffer("index", index, persistent=False)
+        self.register_buffer("signs", signs.float(), persistent=False)
 
-def _expand(algebra: Algebra, per_grade: Tensor) -> Tensor:
-    sizes = torch.tensor([int((algebra.grade == g).sum()) for g in algebra.grades], device=per_grade.device)
-    return per_grade.repeat_interleave(sizes, -1, output_size=algebra.dim)
+    def forward(self, x: Tensor) -> Tensor:
+        """|<M>_g| of each retained grade, (..., dim) to (..., grades): invariant under Pin; gradient 0 where a grade vanishes."""
+        return safe_sqrt((x.square() @ self.signs.to(x.dtype)).abs())
+
+    def expand(self, per_grade: Tensor) -> Tensor:
+        """(..., grades) to (..., dim)."""
+        return per_grade.index_select(-1, self.index)
 
 
 class NormActivation(nn.Module):
@@ -217,13 +225,13 @@ class NormActivation(nn.Module):
 
     def __init__(self, algebra: Algebra, channels: int) -> None:
         super().__init__()
-        self.algebra = algebra
+        self.grades = Grades(algebra)
         self.slope = nn.Parameter(torch.ones(channels, len(algebra.grades)))
         self.offset = nn.Parameter(torch.zeros(channels, len(algebra.grades)))
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., channels, dim) to the same."""
-        return x * _expand(self.algebra, torch.sigmoid(self.slope * grade_norms(self.algebra, x) + self.offset))
+        return x * self.grades.expand(torch.sigmoid(self.slope * self.grades(x) + self.offset))
 
 
 class ComponentActivation(nn.Module):
@@ -243,12 +251,12 @@ class GradeGate(nn.Module):
 
     def __init__(self, algebra: Algebra, channels: int, function=F.gelu) -> None:
         super().__init__()
-        self.algebra, self.function = algebra, function
+        self.grades, self.function = Grades(algebra), function
         self.gate = nn.Parameter(torch.ones(channels, len(algebra.grades)))
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., channels, dim) to the same."""
-        return _expand(self.algebra, self.gate) * self.function(x)
+        return self.grades.expand(self.gate) * self.function(x)
 
 
 class MultivectorNorm(nn.Module):
@@ -256,12 +264,12 @@ class MultivectorNorm(nn.Module):
 
     def __init__(self, algebra: Algebra, channels: int, eps: float = 1e-6) -> None:
         super().__init__()
-        self.algebra, self.eps = algebra, eps
+        self.grades, self.eps = Grades(algebra), eps
         self.gain = nn.Parameter(torch.ones(channels, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., channels, dim) to the same."""
-        size = grade_norms(self.algebra, x.float() if x.dtype.itemsize < 4 else x).square().sum(-1).mean(-1)
+        size = self.grades(x.float() if x.dtype.itemsize < 4 else x).square().sum(-1).mean(-1)
         return x * torch.rsqrt(size + self.eps).to(x.dtype)[..., None, None] * self.gain
 
 
@@ -289,12 +297,12 @@ class FromMultivector(nn.Module):
 
     def __init__(self, algebra: Algebra, channels: int, width: int, invariant: bool = False) -> None:
         super().__init__()
-        self.algebra, self.invariant = algebra, invariant
+        self.grades = Grades(algebra) if invariant else None
         self.linear = nn.Linear(channels * (len(algebra.grades) if invariant else algebra.dim), width)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., channels, dim) to (..., width)."""
-        return self.linear((grade_norms(self.algebra, x) if self.invariant else x).flatten(-2))
+        return self.linear((x if self.grades is None else self.grades(x)).flatten(-2))
 
 
 @torch.no_grad()

@@ -264,10 +264,8 @@ def _backward_kernel(
     tl.store(d_u + whole, into_u.to(d_u.dtype.element_ty), mask=inside)
     from_g = into_g.to(operand)
     tl.store(d_g + whole, from_g, mask=inside)
-    z_c, p_c = _rows(z, t, c, real, R), _rows(past, t, c, real, R)
     into_z, into_p = tl.zeros((BLOCK, BLOCK_R), tl.float32), tl.zeros((BLOCK, BLOCK_R), tl.float32)
     if TWO_SIDED:
-        q_c = _rows(future, t, c, real, R)
         into_q = tl.zeros((BLOCK, BLOCK_R), tl.float32)
     fits = (d < D)[:, None] & (c < R)[None, :]
     for m in range(TILES):

@@ -1,0 +1,67 @@
+"""Run by test_pair_mixer.py in a process of its own with TRITON_INTERPRET=1: errors of the fused pair mixer, as JSON on stdout."""
+
+import json
+import os
+
+import torch
+
+from geomix.algebra.pair_product import product_of_kind
+from geomix.kernels.pair_mixer import pair_mixer
+
+NAMES = ("y", "u", "z", "project", "project_bias", "gate", "gate_bias")
+# kind, width, rank, frames, lengths, two-sided, blend, empty: no size is a multiple of a tile, lengths of 1 and 0 included
+CASES = [
+    ("wedge", 20, 7, 21, [21, 13], True, False, "zero"),
+    ("wedge", 33, 8, 40, [40, 1], False, True, "bias"),
+    ("symmetric", 17, 5, 35, [35, 0], True, False, "zero"),
+    ("symmetric", 36, 9, 19, [7, 19], False, True, "zero"),
+    ("signed", 20, 9, 21, [21, 2], True, True, "bias"),
+    ("signed", 24, 6, 33, [33, 20], False, False, "zero"),
+    ("geometric", 36, 6, 40, [40], True, False, "zero"),
+    ("geometric", 19, 11, 23, [23, 5], False, True, "bias"),
+    ("wedge", 40, 32, 70, [70, 37], True, False, "zero"),
+]
+
+
+def inputs(kind, width, rank, frames, lengths, dtype=torch.float64):
+    f = product_of_kind(kind, rank, 0)
+    shapes = [
+        (len(lengths), frames, width), (len(lengths), frames, rank), (width, f.out_dim), (width,), (width, 2 * width), (width,),
+    ]  # fmt: skip
+    scales = [1, 1, f.out_dim**-0.5, 0.3, width**-0.5, 0.3]
+    tensors = [torch.randn(s, dtype=torch.float64) * scale for s, scale in zip(shapes, scales, strict=True)]
+    tensors[1][:, 3] = tensors[1][:, 2]  # equal neighbours: thin pairs
+    tensors[1][:, 5] = 0
+    mask = torch.arange(frames) < torch.tensor(lengths).unsqueeze(1)
+    return f, [t.to(dtype) for t in tensors], mask
+
+
+def main():
+    assert os.environ.get("TRITON_INTERPRET") == "1"
+    torch.manual_seed(0)
+    rows = []
+    for kind, width, rank, frames, lengths, two_sided, blend, empty in CASES:
+        f, tensors, mask = inputs(kind, width, rank, frames, lengths)
+        grad = torch.randn_like(tensors[0])
+        options = {"two_sided": two_sided, "blend": blend, "empty": empty}
+        results = []
+        for dtype, backend in ((torch.float64, "naive"), (torch.float32, "fused"), (torch.float32, "fused")):
+            leaves = [t.to(dtype).requires_grad_() for t in tensors]
+            form = "paper" if backend == "naive" else "anchored"  # against the definition, not against the rewrite
+            y = pair_mixer(f, *leaves, mask, (1, 2, 5), form=form, backend=backend, **options)
+            results.append([y, *torch.autograd.grad(y, leaves, grad.to(dtype))])
+        truth, ours, again = results
+        rows.append(
+            {
+                "case": f"{kind} D{width} r{rank} T{frames} two_sided={two_sided} blend={blend} empty={empty}",
+                "errors": {
+                    n: ((a - b).abs().max() / b.abs().max()).item() for n, a, b in zip(NAMES, ours, truth, strict=True)
+                },
+                "repeatable": all(torch.equal(a, b) for a, b in zip(ours, again, strict=True)),
+            }
+        )
+    print(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()
