@@ -13,7 +13,5 @@ rule decode:
     log:
         f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/decode.log",
     threads: TRAINING["threads"]
-    params:
-        decoding=config["decoding"],
     script:
         "../workflow_scripts/decode.py"

@@ -5,6 +5,7 @@ TRAINING = config["training"]
 
 localrules:
     describe_study,
+    settings,
 
 
 def training_data(wildcards):
@@ -24,6 +25,20 @@ def training_data(wildcards):
 def gate_of(wildcards):
     """Gated arms wait for the gate; `ancient`, so that a re-run of attention does not re-train them."""
     return ancient(f"{RUN}/parity.passed") if ARMS[wildcards.arm].get("gated") else []
+
+
+# All that decides the weights, in a file. Snakemake does not look at the params of a job below an `ancient` input whose
+# maker runs again (it would skip a gated arm whose settings changed together with attention's), so the params that tell
+# a changed setting are those of a rule that nothing stands above.
+rule settings:
+    output:
+        f"{ARM}/settings.json",
+    log:
+        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/settings.log",
+    params:
+        settings=lambda wildcards: training_settings(config, wildcards.arm, int(wildcards.seed), wildcards.track),
+    script:
+        "../workflow_scripts/settings.py"
 
 
 # what the study is: its arms with their exact sizes (an unmatched arm is refused here), contrasts, gate, reference rows
@@ -58,6 +73,7 @@ rule describe_study:
 rule train:
     input:
         unpack(training_data),
+        settings=f"{ARM}/settings.json",
         study=ancient(f"{RUN}/study.json"),
         gate=gate_of,
     output:
@@ -68,7 +84,5 @@ rule train:
     log:
         f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/train.log",
     threads: TRAINING["threads"]
-    params:
-        settings=lambda wildcards: training_settings(config, wildcards.arm, int(wildcards.seed), wildcards.track),
     script:
         "../workflow_scripts/train.py"
