@@ -4,7 +4,7 @@
 #   snakemake --configfile config/an4.yaml --cores 2           an overlay: another run
 #   snakemake --profile slurm                                  the same on a Slurm cluster
 #
-# Targets: speech (the default), tables, tables_partial, attention_only, prepare.
+# Targets: speech (the default), tables, tables_partial, attention_only, prepare; language; granite (with config/granite.yaml).
 
 from snakemake.exceptions import WorkflowError
 
@@ -31,6 +31,12 @@ include: "rules/decode.smk"
 include: "rules/score.smk"
 include: "rules/compare.smk"
 include: "rules/report.smk"
+include: "rules/language.smk"
+
+
+if "granite" in config:
+
+    include: "rules/granite.smk"
 
 
 localrules:
