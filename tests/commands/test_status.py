@@ -1,0 +1,70 @@
+"""`geomix status`: done, running, failed and waiting runs told apart."""
+
+import json
+
+import pytest
+
+from geomix.cli import main
+from geomix.commands.status import study_status
+from geomix.files import folder_lock
+from geomix.training.progress import LOG, Log
+
+
+@pytest.fixture
+def study(tmp_path):
+    """results/run with one run in each state."""
+    results, state = tmp_path / "results/run", tmp_path / "state/run"
+    done = results / "own/attention/seed0"
+    (done / "score").mkdir(parents=True)
+    (done / "record.json").write_text("{}")
+    (done / "score/test-clean.json").write_text("{}")
+    trained = results / "own/attention/seed1"
+    trained.mkdir(parents=True)
+    (trained / "record.json").write_text("{}")
+    for name in ("own/grassmann/seed0", "own/grassmann/seed1"):
+        with folder_lock(state / name / "abc", "training"):
+            log = Log(state / name / "abc" / LOG)
+            log.append(kind="step", epoch=4, update=1200, loss=2.345, time_left_s=5000.0)
+            log.close()
+    failed = tmp_path / "logs/run/own/grassmann/seed1"
+    failed.mkdir(parents=True)
+    (failed / "train.log").write_text("progress\ngeomix: own/grassmann/seed1 emits only blanks\n")
+    return tmp_path
+
+
+PLANNED = [("own", arm, seed) for arm in ("attention", "grassmann") for seed in (0, 1, 2)]
+
+
+def test_each_state(study):
+    with folder_lock(study / "state/run/own/grassmann/seed0/abc", "training"):
+        rows = {row.name: row for row in study_status(study / "results/run", PLANNED)}
+    assert {name: row.state for name, row in rows.items()} == {
+        "own/attention/seed0": "done",
+        "own/attention/seed1": "trained",
+        "own/attention/seed2": "waiting",
+        "own/grassmann/seed0": "running",
+        "own/grassmann/seed1": "failed",
+        "own/grassmann/seed2": "waiting",
+    }
+    assert rows["own/grassmann/seed0"].detail == "epoch 4, update 1,200, loss 2.35, 83 min left"
+    assert rows["own/grassmann/seed1"].detail == "own/grassmann/seed1 emits only blanks"
+    assert rows["own/attention/seed0"].detail == "test-clean"
+
+
+def test_command_prints_a_line_a_run_and_the_counts(study, capsys):
+    main(["status", str(study / "results/run")])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert lines[-1] == "1 done, 1 trained, 2 failed"
+
+
+def test_nothing_there_is_a_sentence(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["status", str(tmp_path / "results/none")])
+    assert "no run here and none planned" in capsys.readouterr().err
+
+
+def test_a_log_line_cut_short_does_not_matter(study):
+    with open(study / "state/run/own/grassmann/seed0/abc" / LOG, "a") as file:
+        file.write(json.dumps({"kind": "step"})[:-3])
+    assert study_status(study / "results/run")[2].state == "failed"

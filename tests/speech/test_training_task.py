@@ -1,0 +1,317 @@
+"""From prepared tone bursts to hypotheses: the functions that the train, average and decode rules call."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from geomix.errors import UserError
+from geomix.files import read_json
+from geomix.models.conformer import ConformerCTC
+from geomix.speech import training_task
+from geomix.speech.augmentation import SpecAugment
+from geomix.speech.corpora import prepare_corpus
+from geomix.speech.features import FeatureStore, write_features, write_normalisation
+from geomix.speech.manifest import read_manifest, write_manifest
+from geomix.speech.scoring import read_text
+from geomix.speech.tokenizer import Tokenizer, train_tokenizer
+from geomix.speech.training_task import PreparedData, SpeechTask, average_arm, build_model, decode_set, train_arm
+
+CPU = torch.device("cpu")
+SETTINGS = {
+    "track": "own",
+    "seed": 0,
+    "model": {
+        "features": 80,
+        "blocks": 2,
+        "width": 16,
+        "ff_dim": 32,
+        "kernel": 3,
+        "mixer": {"mixer": "pair", "kind": "wedge", "rank": 4, "offsets": [1, 2], "two_sided": True},
+    },
+    "training": {
+        "epochs": 3,
+        "max_updates": None,
+        "batch_bins": 500_000,
+        "accumulation": 2,
+        "learning_rate": 0.004,
+        "warmup": 10,
+        "keep_best": 2,
+        "detect_after": None,
+    },
+    "augmentation": {"time_warp": 5, "frequency_masks": 2, "frequency_width": 27, "time_masks": 5, "time_ratio": 0.05},
+    "data": {},
+}
+ABOUT = {"run": "test", "corpus": "smoke", "arm": "grassmann", "gated": True, "unmatched": None}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("smoke")
+    corpus = {"name": "smoke", "kind": "smoke", "train": ["train"], "dev": ["dev"], "test": ["test"], "utterances": 3}
+    prepare_corpus(corpus, root, speed_factors=(0.9, 1.0), threads=1)
+    for split in ("train", "dev", "test"):
+        utterances = read_manifest(root / f"manifest/{split}.tsv")
+        for factor in {u.speed for u in utterances}:
+            some = [u for u in utterances if u.speed == factor]
+            write_features(some, root / f"features/{split}-sp{factor}", threads=1, progress=False)
+    stores = [root / f"features/train-sp{factor}" for factor in (0.9, 1.0)]
+    write_normalisation(root / "features/normalisation.json", FeatureStore.open(*stores))
+    train_tokenizer([u.text for u in read_manifest(root / "manifest/train.tsv")], root / "tokenizer", "word")
+    return root
+
+
+def data_of(root, **changes):
+    paths = {
+        "corpus": root / "corpus.json",
+        "train_manifest": root / "manifest/train.tsv",
+        "train_features": [root / f"features/train-sp{factor}.f32" for factor in (0.9, 1.0)],
+        "dev_manifests": [root / "manifest/dev.tsv"],
+        "dev_features": [root / "features/dev-sp1.0.f32"],
+        "normalisation": root / "features/normalisation.json",
+        "tokenizer": root / "tokenizer",
+    }
+    return PreparedData(**{**paths, **changes})
+
+
+def train(root, folder, settings=SETTINGS):
+    return train_arm(
+        settings, data_of(root), about=ABOUT, state_root=folder / "state", out=folder / "out", log_every=1, device="cpu"
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(root, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    record = train(root, folder)
+    average_arm(folder / "out/epochs.json", root / "tokenizer", folder / "out")
+    return folder, record
+
+
+def task_of(root, **arguments):
+    data = data_of(root)
+    config, model = build_model(SETTINGS, Tokenizer.load(data.tokenizer), data.normalisation)
+    arguments = {"batch_bins": 500_000, "augmentation": SpecAugment(), "seed": 0, **arguments}
+    return SpeechTask(model, data, device=CPU, flops_per_audio_second=1.0, **arguments), model
+
+
+def test_record_says_where_the_numbers_come_from(trained, root):
+    _, record = trained
+    wanted = (
+        "run corpus track arm seed mixer parameters flops_per_audio_second unmatched gated settings settings_hash commit dirty device cpu "
+        "threads packages data dropped epochs updates wall_seconds audio_seconds_per_second mfu device_flops peak_memory_bytes "
+        "nondeterministic_ops attempts finished"
+    )
+    assert set(wanted.split()) <= set(record)
+    train_set = read_json(root / "corpus.json")["splits"]["train"]
+    # complaint: espnet#6418, #2795, speed perturbation silently off: the histogram and the seconds are in the record
+    assert record["data"]["speed_histogram"] == train_set["speed_histogram"] == {"0.9": 24, "1.0": 24}
+    assert record["data"]["seconds"] == train_set["seconds"]
+    assert record["parameters"] == sum(
+        p.numel()
+        for p in build_model(SETTINGS, Tokenizer.load(root / "tokenizer"), root / "features/normalisation.json")[
+            1
+        ].parameters()
+    )
+    assert record["nondeterministic_ops"] == []  # on a CPU; complaint: espnet#6433
+    assert record["epochs"] == 3 and record["attempts"] == 1 and 0 < record["mfu"] < 1
+    assert record["device_flops"]["source"] == "measured"
+
+
+def test_declared_outputs_are_there(trained):
+    folder, record = trained
+    assert read_json(folder / "out/record.json") == json.loads(json.dumps(record))
+    lines = [json.loads(line) for line in (folder / "out/log.jsonl").read_text().splitlines()]
+    epochs = [line for line in lines if line["kind"] == "epoch"]
+    assert [line["epoch"] for line in epochs] == [1, 2, 3]
+    assert {"dev_loss", "dev_cer", "dev_wer", "blank_share"} <= set(epochs[0])
+    assert "audio_s_per_s" in lines[0]
+    kept = read_json(folder / "out/epochs.json")["kept"]
+    assert len(kept) == 2 and kept[0]["score"] == min(line["dev_cer"] for line in epochs)
+    diagnostics = read_json(folder / "out/diagnostics.json")
+    for moment in ("start", "end"):
+        assert [entry["block"] for entry in diagnostics[moment]] == [0, 1]
+    assert diagnostics["start"] != diagnostics["end"]
+
+
+def test_training_learns(trained):
+    lines = [json.loads(line) for line in (trained[0] / "out/log.jsonl").read_text().splitlines()]
+    losses = [line["dev_loss"] for line in lines if line["kind"] == "epoch"]
+    assert losses[2] < losses[1] < losses[0]
+
+
+def test_average_is_the_mean_of_the_kept_epochs_and_loads_by_itself(trained, root):
+    folder, _ = trained
+    kept = read_json(folder / "out/epochs.json")
+    weights = [load_file(f"{kept['state']}/epoch-{entry['epoch']}.safetensors") for entry in kept["kept"]]
+    mean = load_file(folder / "out/model.safetensors")
+    for name in ("ctc.weight", "blocks.1.conv_module.norm.running_var"):
+        expected = sum(w[name].double() for w in weights) / 2
+        assert torch.equal(mean[name], expected.float())
+    assert read_json(folder / "out/averaging.json")["note"] is None
+    decode_set(
+        folder / "out", root / "manifest/test.tsv", [root / "features/test-sp1.0.f32"], folder / "text", device="cpu"
+    )
+    assert set(read_text(folder / "text")) == {u.id for u in read_manifest(root / "manifest/test.tsv")}
+
+
+def test_fewer_epochs_than_wanted_are_averaged_and_it_is_said(root, tmp_path, capsys):
+    settings = {**SETTINGS, "training": {**SETTINGS["training"], "epochs": 1}}
+    train(root, tmp_path, settings)
+    averaging = average_arm(tmp_path / "out/epochs.json", root / "tokenizer", tmp_path / "out")
+    assert averaging["note"] == "1 epochs averaged instead of 2: the training had no more"
+    assert averaging["note"] in capsys.readouterr().err
+
+
+def test_interrupted_and_uninterrupted_end_in_the_same_model_file(trained, root, tmp_path, monkeypatch):
+    folder, _ = trained
+    evaluate = SpeechTask.evaluate
+
+    def stop_in_epoch_2(self, model):
+        import os
+        import signal
+
+        if not (tmp_path / "stopped").exists() and model.training is False:
+            (tmp_path / "stopped").touch()
+            os.kill(os.getpid(), signal.SIGTERM)
+        return evaluate(self, model)
+
+    monkeypatch.setattr(SpeechTask, "evaluate", stop_in_epoch_2)
+    with pytest.raises(UserError, match="stopped by SIGTERM in epoch 1 after update"):
+        train(root, tmp_path)
+    record = train(root, tmp_path)
+    assert record["attempts"] == 2
+    average_arm(tmp_path / "out/epochs.json", root / "tokenizer", tmp_path / "out")
+    for name in ("model.safetensors", "model.yaml", "diagnostics.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (folder / "out" / name).read_bytes(), name
+
+
+def test_the_state_folder_is_named_by_settings_and_data(root, tmp_path):
+    folders = {
+        training_task.state_folder(tmp_path, settings, "grassmann", data_of(root)).name
+        for settings in (SETTINGS, {**SETTINGS, "seed": 1}, {**SETTINGS, "training": {"epochs": 9}}, dict(SETTINGS))
+    }
+    assert len(folders) == 3
+
+
+def test_utterances_that_ctc_cannot_align_are_dropped_by_id(root, tmp_path, capsys):
+    """Complaint: icefall#135, #580, espnet#2669: a text longer than its audio gives an infinite loss."""
+    utterances = read_manifest(root / "manifest/train.tsv")
+    long_text = " ".join(["DO"] * 200)
+    bad = utterances[3].id
+    write_manifest(
+        tmp_path / "train.tsv",
+        [u if u.id != bad else type(u)(u.id, u.speaker, u.path, u.samples, u.speed, long_text) for u in utterances],
+    )
+    data = data_of(root, train_manifest=tmp_path / "train.tsv")
+    _, model = build_model(SETTINGS, Tokenizer.load(data.tokenizer), data.normalisation)
+    task = SpeechTask(model, data, augmentation=SpecAugment(), seed=0, device=CPU, flops_per_audio_second=1.0)
+    assert task.dropped == [bad]
+    assert re.search(rf"1 utterances are too short .*: {re.escape(bad)}", capsys.readouterr().err)
+    assert bad not in {e.id for batch in task.plan for e in batch}
+
+
+def test_words_that_the_tokenizer_cannot_spell_are_said(root, tmp_path, capsys):
+    """Complaint: espnet#1508, #5620: unk in a reference is reported, never silently scored."""
+    utterances = read_manifest(root / "manifest/dev.tsv")
+    changed = [type(u)(u.id, u.speaker, u.path, u.samples, u.speed, u.text + " JUNE") for u in utterances]
+    write_manifest(tmp_path / "dev.tsv", changed)
+    data = data_of(root, dev_manifests=[tmp_path / "dev.tsv"])
+    _, model = build_model(SETTINGS, Tokenizer.load(data.tokenizer), data.normalisation)
+    task = SpeechTask(model, data, augmentation=SpecAugment(), seed=0, device=CPU, flops_per_audio_second=1.0)
+    assert task.unknown_words == {"JUNE": len(utterances)}
+    assert "1 words of the dev references cannot be spelt by the tokenizer" in capsys.readouterr().err
+
+
+def test_batches_depend_on_seed_epoch_and_position_alone(root):
+    task, _ = task_of(root)
+    again, _ = task_of(root)
+    other, _ = task_of(root, seed=1)
+    late = again.batches(2)[1]  # nothing before it was made
+    first = [task.batches(1)[i] for i in range(2)] + [task.batches(2)[1]]
+    assert torch.equal(first[-1].inputs["features"], late.inputs["features"])
+    assert not all(
+        a.inputs["features"].shape == b.inputs["features"].shape
+        and torch.equal(a.inputs["features"], b.inputs["features"])
+        for a, b in zip(first, (other.batches(1)[i] for i in range(2)), strict=False)
+    )
+    assert sum(b.work for b in task.batches(1)) == pytest.approx(task.train_seconds)
+
+
+def test_tokens_never_hold_the_blank_and_lengths_are_real(root):
+    task, _ = task_of(root)
+    for batch in task.batches(1):
+        tokens, lengths = batch.inputs["tokens"], batch.inputs["token_lengths"]
+        real = torch.arange(tokens.shape[1])[None] < lengths[:, None]
+        assert (tokens[real] > 0).all() and (tokens[real] < task.tokenizer.size - 1).all()
+        assert int(batch.inputs["lengths"].max()) == batch.inputs["features"].shape[1]
+
+
+def test_dev_error_rate_is_that_of_decoding_the_set(trained, root):
+    folder, _ = trained
+    task, _ = task_of(root)
+    model = training_task.load_model(folder / "out")
+    metrics = task.evaluate(model)
+    decode_set(
+        folder / "out", root / "manifest/dev.tsv", [root / "features/dev-sp1.0.f32"], folder / "dev", device="cpu"
+    )
+    references = {u.id: u.text for u in read_manifest(root / "manifest/dev.tsv")}
+    score = training_task.score_texts(references, read_text(folder / "dev"))
+    assert metrics["dev_cer"] == score.characters.rate and metrics["dev_wer"] == score.words.rate
+    # and its loss is the model's own, utterance by utterance
+    losses = []
+    for i, text in references.items():
+        features = torch.from_numpy(np.array(task.dev_store[i]))[None]
+        tokens = torch.tensor([task.tokenizer.encode(text)])
+        with torch.no_grad():
+            losses.append(
+                float(
+                    model(features, torch.tensor([features.shape[1]]), tokens, torch.tensor([tokens.shape[1]]))["loss"]
+                )
+            )
+    assert metrics["dev_loss"] == pytest.approx(np.mean(losses), rel=1e-4)
+
+
+def test_unigram_floor_is_what_the_best_constant_output_reaches(root):
+    """An output that ignores the input, fitted to the dev set itself, is below the floor (of training counts) by little."""
+    task, model = task_of(root)
+    counts = np.array([task._unigrams[t] for t in range(task.tokenizer.size)], float)
+    utterances = read_manifest(root / "manifest/dev.tsv")
+    tokens, token_lengths = training_task.pad_tokens([task.tokenizer.encode(u.text) for u in utterances])
+    lengths = model.subsampled_lengths(torch.tensor([len(task.dev_store[u.id]) for u in utterances]))
+    counts[task.tokenizer.blank_id] = counts.sum()
+    logits = torch.tensor(np.log(counts + 1e-3), dtype=torch.float32, requires_grad=True)
+    optimizer = torch.optim.Adam([logits], lr=0.1)
+    for _ in range(150):
+        log_probs = logits.log_softmax(0).expand(len(utterances), int(lengths.max()), -1).contiguous()
+        loss = training_task._ctc(log_probs, tokens, lengths, token_lengths).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert 0.95 * task.floor < loss.item() <= task.floor
+
+
+def test_batch_norm_statistics_move_little_with_padding(root):
+    """Complaint: pytorch#25910. The recipe counts padded frames (`espnet`); `masked` does not move at all."""
+    moved = {}
+    for kind in ("espnet", "masked"):
+        settings = {
+            **SETTINGS,
+            "model": {**SETTINGS["model"], "batch_norm": kind, "dropout": 0.0, "positional_dropout": 0.0},
+        }
+        statistics = []
+        for padding in (0, 200):
+            config, model = build_model(
+                settings, Tokenizer.load(root / "tokenizer"), root / "features/normalisation.json"
+            )
+            assert isinstance(model, ConformerCTC)
+            task, _ = task_of(root)
+            batch = training_task.collate(task.source, task.plan[0]).inputs
+            features = torch.nn.functional.pad(batch["features"], (0, 0, 0, padding))
+            model.train()(**{**batch, "features": features})
+            statistics.append(model.blocks[0].conv_module.norm.running_var.clone())
+        moved[kind] = float((statistics[1] - statistics[0]).abs().max() / statistics[0].abs().max())
+    assert moved["masked"] < 1e-6 < moved["espnet"] < 0.2
