@@ -38,19 +38,25 @@ def product(
             f"this product takes {table.left} and {table.right} components, got {a.shape[components]} and "
             f"{b.shape[components]}."
         )
-    dtype = torch.promote_types(a.dtype, b.dtype)
-    a, b = a.to(dtype), b.to(dtype)
+    if a.dtype != b.dtype:
+        dtype = torch.promote_types(a.dtype, b.dtype)
+        a, b = a.to(dtype), b.to(dtype)
+    batch = None
     if components == -1:
-        batch = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+        batch = a.shape[:-1] if a.shape[:-1] == b.shape[:-1] else torch.broadcast_shapes(a.shape[:-1], b.shape[:-1])
         a, b = (x.expand(*batch, -1).reshape(-1, x.shape[-1]).t() for x in (a, b))
-    else:
+    elif a.dim() != 2 or a.shape[1:] != b.shape[1:]:
         batch = torch.broadcast_shapes(a.shape[1:], b.shape[1:])
         a, b = (x.movedim(0, -1).expand(*batch, -1).movedim(-1, 0).reshape(x.shape[0], -1) for x in (a, b))
     if torch.compiler.is_compiling():
         out = torch.ops.geomix.bilinear(a, b, _register(table), backend or "")
-    else:
+    elif torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
         out = _Bilinear.apply(table, a, b, backend or "")
-    return out.t().reshape(*batch, table.out) if components == -1 else out.reshape(table.out, *batch)
+    else:
+        out = _forward(table, a, b, backend or "")
+    if components == -1:
+        return out.t().reshape(*batch, table.out)
+    return out if batch is None else out.reshape(table.out, *batch)
 
 
 @lru_cache(maxsize=1)
