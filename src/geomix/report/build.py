@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
+
 from geomix.errors import UserError
 from geomix.files import read_json, write_text
 from geomix.report.comparisons import compare_study
@@ -25,20 +27,35 @@ def build_report(folder: str | os.PathLike, out: str | os.PathLike | None = None
     study = Study.read(folder)
     out = Path(out) if out is not None else study.folder / "partial" if partial else study.folder
     rows, missing = collect_rows(study, partial=partial)
-    parity = study.folder / "parity.json"
+    parity_path, path = study.folder / "parity.json", study.folder / "comparisons.json"
     if partial:
         comparisons = compare_study(folder, partial=True, write=False)
+        parity = read_json(parity_path) if parity_path.is_file() else None
     else:
-        comparisons = read_json(study.folder / "comparisons.json")
-        found = {(e["track"], e["set"], frozenset((e["a"], e["b"]))) for e in comparisons}
-        wanted = len(study.tracks) * len(study.sets) * len(study.arms) * (len(study.arms) - 1) // 2
-        if len(found) != wanted:
-            raise UserError(
-                f"{study.folder / 'comparisons.json'}: holds {len(found)} contrasts where the study has {wanted}: "
-                "run the compare step again"
-            )
-    results = Results(study, rows, read_json(parity) if not partial or parity.is_file() else None, comparisons, missing)
+        comparisons, parity = read_json(path), read_json(parity_path)
+    results = Results(study, rows, parity, comparisons, missing)
+    if not partial:
+        _check_current(results, path)
     names = draw_figures(results, out / "figures")
     write_text(out / "tables.csv", write_csv(results))
     write_text(out / "tables.md", render_markdown(results, names))
     return results
+
+
+def _check_current(results: Results, path: Path) -> None:
+    """Refuse comparisons that are not those of the study's scores as they are now."""
+    study = results.study
+    found = {(e["track"], e["set"], e["a"], e["b"]): e["difference"] for e in results.comparisons}
+    wanted = len(study.tracks) * len(study.sets) * len(study.arms) * (len(study.arms) - 1) // 2
+    if len(found) != wanted:
+        raise UserError(
+            f"{path}: holds {len(found)} contrasts where the study has {wanted}: run the compare step again"
+        )
+    rates = {(row.track, row.set, row.arm): row.wer.estimate for row in results.rows}
+    for (track, name, a, b), difference in found.items():
+        now = rates.get((track, name, a), np.nan) - rates.get((track, name, b), np.nan)
+        if not abs(now - difference) < 1e-6:
+            raise UserError(
+                f"{path}: has {difference:+.2f} points for {a} - {b} on {name} ({track}) where the scores give {now:+.2f}: "
+                "run the compare step again"
+            )

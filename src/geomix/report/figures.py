@@ -111,7 +111,7 @@ def _wer(results: Results) -> Figure | None:
                 shown.append(targets[name])
         if shown:
             margin = 0.12 * (max(shown) - min(shown)) or 1.0
-            ax.set_xlim(max(0, min(shown) - margin), max(shown) + margin)
+            ax.set_xlim(max(-margin / 2, min(shown) - margin), max(shown) + margin)
         ax.set_title(f"{name}, {next((r.speakers for r in results.rows if r.set == name), 0)} speakers")
         ax.set_xlabel("WER, %")
         ax.grid(axis="y", visible=False)
@@ -171,22 +171,22 @@ def _plain_ticks(ax: Axes) -> None:
 
 
 def _name_ends(ax: Axes, ends: list[tuple[float, str, str, float]]) -> None:
-    """Write each line's name right of its end, moved apart where they would overlap."""
+    """Write each line's name right of the panel, tied to the line's end, moved apart where names would overlap."""
     if not ends:
         return
-    right = max(x for *_, x in ends)
-    left = min(min(line.get_xdata()) for line in ax.lines)
-    ax.set_xlim(left, right)
-    height = ax.get_ylim()
-    place = ax.transData.transform
-    low, high = (place((right, v))[1] for v in height)
-    step = 0.07
-    at = -1.0
-    for value, name, colour, _ in sorted(ends):
-        here = (place((right, value))[1] - low) / (high - low)
-        at = max(here, at + step)
+    ax.set_xlim(min(min(line.get_xdata()) for line in ax.lines), max(x for *_, x in ends))
+    low, high = (ax.transData.transform((0, v))[1] for v in ax.get_ylim())
+    ends = sorted(ends)
+    heights = [(ax.transData.transform((0, end[0]))[1] - low) / (high - low) for end in ends]
+    step = min(0.07, 1 / len(ends))
+    for i in range(1, len(heights)):  # up from the lowest, then down again from the top
+        heights[i] = max(heights[i], heights[i - 1] + step)
+    heights[-1] = min(heights[-1], 1.0)
+    for i in reversed(range(len(heights) - 1)):
+        heights[i] = min(heights[i], heights[i + 1] - step)
+    for (value, name, colour, x), height in zip(ends, heights, strict=True):
         ax.annotate(
-            name, (right, value), xytext=(1.04, at), textcoords="axes fraction", va="center", color=colour,
+            name, (x, value), xytext=(1.04, height), textcoords="axes fraction", va="center", color=colour,
             arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "shrinkA": 0, "shrinkB": 3},
             annotation_clip=False,
         )  # fmt: skip

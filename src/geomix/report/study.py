@@ -138,6 +138,12 @@ class Trained:
         path = self.folder / "diagnostics.json"
         return read_json(path) if path.is_file() else {}
 
+    @cached_property
+    def averaging_note(self) -> str | None:
+        """What averaging.json has to say about the epochs it averaged, if anything."""
+        path = self.folder / "averaging.json"
+        return read_json(path).get("note") if path.is_file() else None
+
     def score(self, name: str) -> Score:
         """The scored utterances of set `name`; absent is a `UserError`."""
         return read_score(self.folder / "score" / f"{name}.tsv")

@@ -295,32 +295,39 @@ def warnings(results: Results) -> list[str]:
         for warning in entry["warnings"]:
             if warning.startswith("only the"):
                 found.append(f"{entry['a']} - {entry['b']} on {entry['set']} ({entry['track']}): {warning}.")
-    found += _about_records(results, "nondeterministic operations", lambda r: ", ".join(r["nondeterministic_ops"]), "nondeterministic_ops")  # fmt: skip
-    found += _about_records(results, "training utterances dropped", _dropped, "dropped")
-    found += _about_records(results, "trained from a working tree with uncommitted code", lambda r: (r.get("commit") or "?")[:10], "dirty")  # fmt: skip
+    for what, value in (
+        ("nondeterministic operations", lambda t: ", ".join(t.record.get("nondeterministic_ops") or [])),
+        ("training utterances dropped", _dropped),
+        ("averaging", lambda t: t.averaging_note),
+        (
+            "trained from a working tree with uncommitted code",
+            lambda t: t.record.get("dirty") and str(t.record["commit"])[:10],
+        ),
+    ):
+        found += _about_trainings(results, what, value)
     for (track, arm, seed), files in results.missing.items():
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         found.append(f"Missing: {arm} ({track}), seed {seed}: no {files[0]}{more}.")
     return found
 
 
-def _about_records(results: Results, what: str, value: Callable[[dict], str], key: str) -> list[str]:
-    """One sentence for each different `value` of the records that have something truthy under `key`."""
+def _about_trainings(results: Results, what: str, value: Callable[[Trained], str | None]) -> list[str]:
+    """One sentence for each different text that `value` gives, with the trainings it gives it for."""
     groups: dict[str, list[str]] = {}
     for t in results.trained:
-        if t.record.get(key):
-            text = value(t.record)
-            if text:
-                groups.setdefault(text, []).append(f"{t.arm} ({t.track}, seed {t.seed})")
-    everywhere = len(results.trained)
+        text = value(t)
+        if text:
+            groups.setdefault(text, []).append(f"{t.arm} ({t.track}, seed {t.seed})")
     return [
-        f"{what[0].upper()}{what[1:]} ({text}): {'all trainings' if len(who) == everywhere else ', '.join(who)}."
+        f"{what[0].upper()}{what[1:]} ({text}): "
+        f"{'all trainings' if len(who) == len(results.trained) else ', '.join(who)}."
         for text, who in groups.items()
     ]
 
 
-def _dropped(record: dict[str, Any]) -> str:
-    counts = {reason: value if isinstance(value, int) else len(value) for reason, value in record["dropped"].items()}
+def _dropped(trained: Trained) -> str:
+    reasons = trained.record.get("dropped") or {}
+    counts = {reason: value if isinstance(value, int) else len(value) for reason, value in reasons.items()}
     return ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in sorted(counts.items()) if count)
 
 
