@@ -8,6 +8,7 @@ constructors of the same object, so a study's arms differ in a table and in noth
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -15,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+
+from geomix.algebra.tables import Algebra, SignedTriplets
 
 PAIR_KINDS = ("wedge", "symmetric", "signed", "geometric")
 
@@ -106,6 +109,20 @@ class PairProduct:
         wedge = cls.wedge(r)
         dot = tuple((i, i, 0, 1) for i in range(r))
         return cls(r, wedge.out_dim + 1, dot + tuple((i, j, k + 1, s) for i, j, k, s in wedge.triplets))
+
+    @classmethod
+    def clifford(cls, p: int, q: int = 0, r: int = 0, grades: Sequence[int] | None = None) -> PairProduct:
+        """Geometric product of two multivectors of Cl(p, q, r), both restricted to `grades` (all by default) and so is the result.
+
+        Coordinates are the components of `tables.Algebra(p, q, r, grades)`; those that no pair reaches raise ValueError.
+        """
+        algebra = Algebra(p, q, r, None if grades is None else tuple(grades))
+        table = algebra.product()
+        empty = [name for k, name in enumerate(algebra.names) if k not in set(table.k.tolist())]
+        if empty:
+            raise ValueError(f"no pair of {algebra} reaches its coordinates {', '.join(empty)}: retain other grades")
+        columns = (v.tolist() for v in (table.i, table.j, table.k, table.sign))
+        return cls(algebra.dim, algebra.dim, tuple(zip(*columns, strict=True)))
 
     @classmethod
     def from_signs(cls, signs: np.ndarray) -> PairProduct:
@@ -219,6 +236,12 @@ class PairProduct:
         if len(by_output) != self.out_dim:
             return None
         return PairTerms(*(np.array(column) for column in zip(*pairs, strict=True)), dot, dot_sign)
+
+    @cached_property
+    def table(self) -> SignedTriplets:
+        """The triplets as arrays, the form that `kernels.product` takes."""
+        i, j, k, sign = (np.array(column) for column in zip(*self.triplets, strict=True))
+        return SignedTriplets(i, j, k, sign, self.in_dim, self.in_dim, self.out_dim)
 
     @cached_property
     def sign_table(self) -> np.ndarray:

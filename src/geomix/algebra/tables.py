@@ -39,7 +39,10 @@ class SignedTriplets:
 
     def __post_init__(self):
         for name, kind in (("i", np.int32), ("j", np.int32), ("k", np.int32), ("sign", np.int8)):
-            values = np.array(getattr(self, name), dtype=kind)
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=kind))
+        order = np.lexsort((self.k, self.j, self.i))  # one order, so that equal maps compare equal
+        for name in ("i", "j", "k", "sign"):
+            values = getattr(self, name)[order]
             values.flags.writeable = False
             object.__setattr__(self, name, values)
         for name, values, size in (("i", self.i, self.left), ("j", self.j, self.right), ("k", self.k, self.out)):
