@@ -18,5 +18,7 @@ rule average:
         averaging=f"{ARM}/averaging.json",
     log:
         f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/average.log",
+    priority: first_seed_first
+    retries: 0
     script:
         "../workflow_scripts/average.py"

@@ -25,6 +25,12 @@ wildcard_constraints:
     factor=r"[0-9.]+",
 
 
+def first_seed_first(wildcards):
+    """Priority of a job: the first seed of all arms and tracks before the next ones."""
+    seeds = STUDY["seeds"]
+    return -seeds.index(int(wildcards.seed)) if int(wildcards.seed) in seeds else 0
+
+
 def of_study(pattern):
     """`pattern` filled in for each track, arm and seed of the study."""
     return expand(pattern, track=STUDY["tracks"], arm=STUDY["arms"], seed=STUDY["seeds"])

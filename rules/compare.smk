@@ -13,5 +13,6 @@ rule compare:
         f"{RUN}/comparisons.json",
     log:
         f"{LOGS}/compare.log",
+    retries: 0
     script:
         "../workflow_scripts/compare.py"

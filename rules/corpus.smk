@@ -10,7 +10,6 @@ SPLITS = ["train", "dev", *EVALUATION_SETS]
 localrules:
     download_subset,
     prepare_corpus,
-    normalisation,
 
 
 rule download_subset:
@@ -40,6 +39,7 @@ rule prepare_corpus:
         summary=f"{DATA}/corpus.json",
     log:
         f"{LOGS}/prepare_corpus.log",
+    retries: 0
     params:
         corpus={key: value for key, value in CORPUS.items() if key not in ("download", *LIMITS)},
         limits={key: CORPUS[key] for key in LIMITS if key in CORPUS},

@@ -12,6 +12,7 @@ rule decode:
         expand(f"{ARM}/hyp/{{set}}/text", set=EVALUATION_SETS, allow_missing=True),
     log:
         f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/decode.log",
+    priority: first_seed_first
     threads: TRAINING["threads"]
     script:
         "../workflow_scripts/decode.py"

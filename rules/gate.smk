@@ -26,6 +26,7 @@ rule measure_parity:
         f"{RUN}/parity.json",
     log:
         f"{LOGS}/measure_parity.log",
+    retries: 0
     params:
         gate=GATE,
         run=RUN,

@@ -21,6 +21,7 @@ rule report:
         figures=directory(f"{RUN}/figures"),
     log:
         f"{LOGS}/report.log",
+    retries: 0
     script:
         "../workflow_scripts/report.py"
 
@@ -34,6 +35,7 @@ rule report_partial:
         figures=directory(f"{RUN}/partial/figures"),
     log:
         f"{LOGS}/report_partial.log",
+    retries: 0
     params:
         # not an input list: an input would have to be made
         scores=lambda wildcards: [

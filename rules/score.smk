@@ -14,6 +14,8 @@ rule score:
         tsv=expand(f"{ARM}/score/{{set}}.tsv", set=EVALUATION_SETS, allow_missing=True),
     log:
         f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/score.log",
+    priority: first_seed_first
+    retries: 0
     params:
         sets=EVALUATION_SETS,
     script:

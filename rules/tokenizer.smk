@@ -13,6 +13,7 @@ rule tokenizer:
         tokens=f"{TOKENIZER}/tokens.txt",
     log:
         f"{LOGS}/tokenizer.log",
+    retries: 0
     params:
         tokenizer=config["tokenizer"],
     script:

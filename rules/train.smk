@@ -35,6 +35,7 @@ rule settings:
         f"{ARM}/settings.json",
     log:
         f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/settings.log",
+    retries: 0
     params:
         settings=lambda wildcards: training_settings(config, wildcards.arm, int(wildcards.seed), wildcards.track),
     script:
@@ -49,6 +50,7 @@ rule describe_study:
         f"{RUN}/study.json",
     log:
         f"{LOGS}/describe_study.log",
+    retries: 0
     params:
         config={
             key: config.get(key)
@@ -83,6 +85,7 @@ rule train:
         epochs=f"{ARM}/epochs.json",
     log:
         f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/train.log",
+    priority: first_seed_first
     threads: TRAINING["threads"]
     script:
         "../workflow_scripts/train.py"

@@ -152,3 +152,17 @@ def test_jobs_are_snakemakes(tmp_path, overlay):
     counts.pop("total"), counts.pop("speech")
     plan = make_plan(load_config(*overlays, base=project.path("config.yaml")), project.folder)
     assert plan.jobs == counts
+
+
+@pytest.mark.workflow
+def test_first_seed_first(tmp_path):
+    """Snakemake takes the first seed of all arms before the next ones, and so does the queue of a Slurm cluster."""
+    project = checkout(tmp_path / "project")
+    listed = project.snakemake("-n", "--profile", "slurm").stdout
+    jobs = re.findall(r"^rule train:\n(?:    .*\n)+", listed, re.MULTILINE)
+    found = set()
+    for job in jobs:
+        seed = int(re.search(r"seed=(\d+)", job)[1])
+        priority = re.search(r"priority: (-\d+)", job)
+        found.add((seed, int(priority[1]) if priority else 0, int(re.search(r"--nice=(\d+)", job)[1])))
+    assert len(jobs) == 12 and found == {(0, 0, 0), (1, -1, 100), (2, -2, 200)}

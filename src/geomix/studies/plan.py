@@ -227,7 +227,7 @@ def _jobs(config: Mapping[str, Any], trainings: int) -> dict[str, int]:
         "normalisation": 1,
         "tokenizer": 1,
         "describe_study": 1,
-        **dict.fromkeys(("train", "average", "decode", "score"), trainings),
+        **dict.fromkeys(("settings", "train", "average", "decode", "score"), trainings),
         **dict.fromkeys(("measure_parity", "parity_gate", "compare", "report"), 1),
     }
     return {rule: count for rule, count in jobs.items() if count}
