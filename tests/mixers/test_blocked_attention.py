@@ -31,7 +31,11 @@ def test_windows_do_not_see_each_other_and_padding_does_not_matter():
     changed = x.clone()
     changed[:, 5:10] = 3.0
     z = mixer(changed, frames)
-    assert torch.equal(y[0, :5], z[0, :5]) and torch.equal(y[0, 10:], z[0, 10:]) and not torch.equal(y[0, 5:10], z[0, 5:10])
+    assert (
+        torch.equal(y[0, :5], z[0, :5])
+        and torch.equal(y[0, 10:], z[0, 10:])
+        and not torch.equal(y[0, 5:10], z[0, 5:10])
+    )
     padded = x.clone()
     padded[1, 7:] = 100.0
     assert torch.allclose(mixer(padded, frames)[1, :7], y[1, :7], atol=1e-6)
@@ -51,3 +55,13 @@ def test_errors_name_the_setting():
         make_mixer("blocked_attention", 8, heads=3)
     with pytest.raises(UserError, match="context 0"):
         make_mixer("blocked_attention", 8, context=0)
+
+
+def test_multiply_adds_are_those_that_torch_counts():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    mixer = make_mixer("blocked_attention", 24, heads=3, context=8)
+    for frames in (5, 32):
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            mixer(torch.randn(1, frames, 24), Frames.of(torch.tensor([frames]), frames))
+        assert counter.get_total_flops() == 2 * frames * mixer.macs_per_frame(frames)

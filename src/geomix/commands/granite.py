@@ -21,27 +21,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("audio", nargs="+", type=Path, metavar="AUDIO", help="mono 16 kHz files (FLAC, WAV, ...)")
         sub.add_argument("--checkpoint", required=True, type=Path, metavar="DIR", help="folder of the checkpoint")
         sub.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1, mps")
-        sub.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"], help="default: float32")
+        sub.add_argument(
+            "--dtype", default="float32", choices=["float32", "bfloat16", "float16"], help="default: float32"
+        )
         sub.add_argument("--batch", type=int, default=8, metavar="N", help="windows decoded at once (default: 8)")
         sub.add_argument(
             "--window-seconds", type=float, default=40.0, metavar="S",
             help="longer audio is cut into windows of at most this length, in a pause of each window's last 3 s (default: 40)",
         )  # fmt: skip
-        sub.add_argument("--json", type=Path, metavar="OUT", help="also write the windows: file, start and end in s, text")
+        sub.add_argument(
+            "--json", type=Path, metavar="OUT", help="also write the windows: file, start and end in s, text"
+        )
         sub.add_argument("--progress", action="store_true", help="show windows done, speed and time left")
         if name == "transcribe":
             sub.add_argument("--beams", type=int, default=1, metavar="N", help="1 (default) is greedy search")
             sub.add_argument("--max-new-tokens", type=int, default=200, metavar="N", help="per window (default: 200)")
-            sub.add_argument("--instruction", metavar="TEXT", help="what the user turn asks for after the audio")
-            sub.add_argument("--system", metavar="TEXT", help='system turn; "" for none (default: that of the family\'s cards)')
+            sub.add_argument("--prompt", metavar="TEXT", help="what the user turn asks for after the audio")
+            sub.add_argument(
+                "--system", metavar="TEXT", help='system turn; "" for none (default: that of the family\'s cards)'
+            )
         else:
-            sub.add_argument("--alphabet", type=Path, metavar="FILE", help="one symbol a line, the blank first (3.2 needs it)")
+            sub.add_argument(
+                "--alphabet", type=Path, metavar="FILE", help="one symbol a line, the blank first (3.2 needs it)"
+            )
     export = commands.add_parser("export", help="rewrite a checkpoint: adapter merged, other names, other dtype")
     export.add_argument("--checkpoint", required=True, type=Path, metavar="DIR")
     export.add_argument("--out", required=True, type=Path, metavar="DIR", help="a folder that does not exist yet")
-    export.add_argument("--names", default="3.3", choices=["3.3", "3.2"], help="tensor names (default: 3.3, as transformers)")
-    export.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"], help="default: float32")
-    bench = commands.add_parser("bench", help="speed of the full-size model with random weights, beside transformers 4.57.1")
+    export.add_argument(
+        "--names", default="3.3", choices=["3.3", "3.2"], help="tensor names (default: 3.3, as transformers)"
+    )
+    export.add_argument(
+        "--dtype", default="float32", choices=["float32", "bfloat16", "float16"], help="default: float32"
+    )
+    bench = commands.add_parser(
+        "bench", help="speed of the full-size model with random weights, beside transformers 4.57.1"
+    )
     bench.add_argument("--threads", type=int, default=2, metavar="N")
     bench.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=["float32", "bfloat16"])
     bench.add_argument("--frames", nargs="+", type=int, default=[150, 500], metavar="T", help="encoder frames of 20 ms")
@@ -51,7 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Dispatch to the sub-command."""
-    {"transcribe": _transcribe, "ctc": _transcribe, "export": _export, "bench": _bench}[arguments.granite_command](arguments)
+    {"transcribe": _transcribe, "ctc": _transcribe, "export": _export, "bench": _bench}[arguments.granite_command](
+        arguments
+    )
 
 
 def _transcribe(arguments: argparse.Namespace) -> None:
@@ -68,8 +84,8 @@ def _transcribe(arguments: argparse.Namespace) -> None:
     if arguments.granite_command == "transcribe":
         head = "decode"
         options |= {"beams": arguments.beams, "max_new_tokens": arguments.max_new_tokens}
-        if arguments.instruction is not None:
-            options["instruction"] = arguments.instruction
+        if arguments.prompt is not None:
+            options["prompt"] = arguments.prompt
         if arguments.system is not None:
             options["system"] = arguments.system or None
     elif arguments.alphabet is not None:
@@ -86,7 +102,12 @@ def _transcribe(arguments: argparse.Namespace) -> None:
     if arguments.json:
         seconds = lambda samples: round(samples / SAMPLE_RATE, 3)
         lines = [
-            {"file": str(arguments.audio[w.recording]), "start": seconds(w.start), "end": seconds(w.end), "text": w.text}
+            {
+                "file": str(arguments.audio[w.recording]),
+                "start": seconds(w.start),
+                "end": seconds(w.end),
+                "text": w.text,
+            }
             for w in windows
         ]
         write_text(arguments.json, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))

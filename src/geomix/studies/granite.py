@@ -21,6 +21,7 @@ from geomix.errors import UserError
 from geomix.files import read_json, sha256, write_json, write_text
 from geomix.models.granite import CTCTranscriber, Transcriber, load_checkpoint, load_encoder
 from geomix.models.granite.checkpoint import DTYPES
+from geomix.models.granite.prompt import TRANSCRIBE
 from geomix.speech.audio import read_audio
 from geomix.speech.decoding import write_hypotheses
 from geomix.speech.manifest import Utterance, read_manifest
@@ -39,15 +40,20 @@ OPTIONS: dict[str, Any] = {
     "beams": 1,  # *
     "max_new_tokens": 200,  # *
     "length_penalty": 1.0,  # *
-    "instruction": "can you transcribe the speech into a written format?",  # *
-    "system": "default",  # *
+    "prompt": TRANSCRIBE,  # *, what the user turn asks for after the audio
+    "system": "default",  # *, see PromptTokenizer.render
     "alphabet": None,  # ctc only: a file, one symbol a line
 }
-_DECODE_ONLY = ("beams", "max_new_tokens", "length_penalty", "instruction", "system")
+_DECODE_ONLY = ("beams", "max_new_tokens", "length_penalty", "prompt", "system")
 
 
 def make_transcriber(
-    checkpoint: str | Path, head: str, options: Mapping[str, Any], *, device: str = "auto", progress: Progress | None = None
+    checkpoint: str | Path,
+    head: str,
+    options: Mapping[str, Any],
+    *,
+    device: str = "auto",
+    progress: Progress | None = None,
 ) -> Transcriber | CTCTranscriber:
     """A checkpoint folder and decoding options (see `OPTIONS`) to something that transcribes; head: "decode" or "ctc".
 
@@ -71,7 +77,7 @@ def make_transcriber(
     report = progress.add if progress else None
     if head == "decode":
         model, tokenizer = load_checkpoint(folder, dtype=dtype, device=place)
-        return Transcriber(model, tokenizer, progress=report, **chosen)
+        return Transcriber(model, tokenizer, instruction=chosen.pop("prompt"), progress=report, **chosen)
     alphabet = chosen.pop("alphabet")
     symbols = None if alphabet is None else Path(alphabet).read_text(encoding="utf-8").removesuffix("\n").split("\n")
     return CTCTranscriber(load_encoder(folder, dtype=dtype, device=place), symbols, progress=report, **chosen)
@@ -164,7 +170,9 @@ def score_sets(manifests: Mapping[str, str | Path], out: str | Path, *, normalis
         write_json(out / "score" / f"{name}.json", {**score.to_dict(), "normaliser": normaliser_name})
 
 
-def reference_rows(folder: str | Path, arms: Sequence[str], sets: Sequence[str], *, resamples: int, seed: int) -> list[dict]:
+def reference_rows(
+    folder: str | Path, arms: Sequence[str], sets: Sequence[str], *, resamples: int, seed: int
+) -> list[dict]:
     """Rows of the speech tables for the checkpoints below `folder` (results/<run>/granite), marked as references.
 
     Keys are the columns of tables.csv; `wer_low` and `wer_high` are percentiles of `resamples` bootstrap samples of speakers.

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("transformers", minversion="4.57.1", reason="transformers 4.57.1 is not here: see requirements-peer.txt")
+pytest.importorskip(
+    "transformers", minversion="4.57.1", reason="transformers 4.57.1 is not here: see requirements-peer.txt"
+)
 
 import transformers
 from transformers import GraniteSpeechConfig, GraniteSpeechForConditionalGeneration
@@ -24,7 +26,9 @@ from tests.models.granite.tiny_checkpoint import make_checkpoint
 
 pytestmark = [
     pytest.mark.peer,
-    pytest.mark.skipif(transformers.__version__ != "4.57.1", reason="only transformers 4.57.1 divides by logits_scaling"),
+    pytest.mark.skipif(
+        transformers.__version__ != "4.57.1", reason="only transformers 4.57.1 divides by logits_scaling"
+    ),
 ]
 
 
@@ -84,7 +88,10 @@ def test_random_configurations(seed, dtype):
     for batch, frames in ((1, 1), (2, 15), (1, 41), (2, 48)):
         features = torch.randn(batch, frames, 160, generator=generator, dtype=torch.float64).to(dtype)
         blocks, peer_blocks = [], []
-        hooks = [layer.register_forward_hook(lambda _m, _i, out: blocks.append(out.clone())) for layer in model.encoder.layers]
+        hooks = [
+            layer.register_forward_hook(lambda _m, _i, out: blocks.append(out.clone()))
+            for layer in model.encoder.layers
+        ]
         hooks += [
             # the peer adds the self-conditioning in place: without a copy the middle block would show the sum
             layer.register_forward_hook(lambda _m, _i, out: peer_blocks.append(out.clone()))
@@ -235,7 +242,9 @@ def test_whisper_normaliser():
     table = json.loads((importlib.resources.files("whisper_normalizer") / "normalizers" / "english.json").read_text())
     ours, theirs = normaliser("whisper-english"), EnglishTextNormalizer(table)
     assert ours("Mr. Smith's colour, twenty-one dollars!") == "mister smith is color $21"
-    words = "MR SMITH WON'T COLOUR TWENTY ONE HUNDRED AND FIVE THE GREY O'CLOCK I'M UM OKAY NINETEEN NINETY FIRST".split()
+    words = (
+        "MR SMITH WON'T COLOUR TWENTY ONE HUNDRED AND FIVE THE GREY O'CLOCK I'M UM OKAY NINETEEN NINETY FIRST".split()
+    )
     rng = np.random.default_rng(0)
     for _ in range(200):
         text = " ".join(rng.choice(words, 8))

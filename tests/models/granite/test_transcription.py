@@ -43,9 +43,7 @@ def test_prompt_of_the_3_x_cards(loaded):
 
 def test_prompt_of_the_4_x_cards_has_no_system_turn(tmp_path):
     _, tokenizer = load_checkpoint(make_checkpoint(tmp_path / "four", template=TEMPLATE_4, adapter=False))
-    assert tokenizer.render() == (
-        "USER: <|audio|>can you transcribe the speech into a written format?\n ASSISTANT:"
-    )
+    assert tokenizer.render() == ("USER: <|audio|>can you transcribe the speech into a written format?\n ASSISTANT:")
     with pytest.raises(UserError, match="only user turns"):
         tokenizer.render(system="be brief")
 
@@ -156,7 +154,16 @@ def test_the_commands(folder, tmp_path, capsys):
     for index, seconds in enumerate((0.6, 5.0)):
         soundfile.write(tmp_path / f"{index}.wav", noise(seconds, index), 16000)
     audio = [str(tmp_path / "0.wav"), str(tmp_path / "1.wav")]
-    common = ["--checkpoint", str(folder), "--device", "cpu", "--window-seconds", "4", "--json", str(tmp_path / "w.jsonl")]
+    common = [
+        "--checkpoint",
+        str(folder),
+        "--device",
+        "cpu",
+        "--window-seconds",
+        "4",
+        "--json",
+        str(tmp_path / "w.jsonl"),
+    ]
     main(["transcribe", *audio, *common, "--max-new-tokens", "5", "--beams", "2", "--dtype", "bfloat16"])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("\t")[0] for line in lines] == audio

@@ -29,7 +29,10 @@ def make_tokenizer() -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=SPECIAL[:3], show_progress=False
+        vocab_size=300,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=SPECIAL[:3],
+        show_progress=False,
     )
     tokenizer.train_from_iterator(["can you transcribe the speech into a written format?"] * 4, trainer)
     tokenizer.add_special_tokens([AddedToken("<|audio|>", special=True)])

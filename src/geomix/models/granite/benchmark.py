@@ -117,7 +117,9 @@ def _profile(function: Callable[[], object], name: str) -> None:
     print(f"  {name}, {total / 1e3:.0f} ms")
     for entry in entries[:10]:
         share = entry.self_cpu_time_total / total
-        print(f"    {entry.key:45s} {entry.self_cpu_time_total / 1e3:9.1f} ms {100 * share:5.1f} % {entry.count:6d} calls")
+        print(
+            f"    {entry.key:45s} {entry.self_cpu_time_total / 1e3:9.1f} ms {100 * share:5.1f} % {entry.count:6d} calls"
+        )
 
 
 @torch.inference_mode()
@@ -177,7 +179,10 @@ def _bench_decoder(config: GraniteConfig, name: str, seconds: float, prompt: int
             out = peers["decoder"](input_ids=ids_new, past_key_values=out.past_key_values, use_cache=True)
         return out.logits
 
-    for new, what in ((0, f"decoder ({layers} of 40 layers), prompt of {prompt}, {name}"), (tokens, f"the same and {tokens} tokens")):
+    for new, what in (
+        (0, f"decoder ({layers} of 40 layers), prompt of {prompt}, {name}"),
+        (tokens, f"the same and {tokens} tokens"),
+    ):
         functions = {"geomix": lambda n=new: ours(n)}
         if peers:
             functions["transformers"] = lambda n=new: theirs(n)

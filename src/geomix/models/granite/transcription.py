@@ -16,7 +16,9 @@ from geomix.models.granite.model import GraniteSpeech
 from geomix.models.granite.prompt import TRANSCRIBE, PromptTokenizer
 from geomix.models.granite.search import beam_search, greedy_search
 
-WINDOW_SECONDS = 40.0  # longest piece of audio given to the model at once; no LibriSpeech utterance (35 s at most) is cut
+WINDOW_SECONDS = (
+    40.0  # longest piece of audio given to the model at once; no LibriSpeech utterance (35 s at most) is cut
+)
 SEARCH_SECONDS = 3.0  # a cut is made at the quietest place of a window's last 3 s
 LEAST_SECONDS = 1.0  # no piece after a cut is shorter: the models invent words on very short audio
 
@@ -59,7 +61,9 @@ class _Windowed:
     `progress`, if given, is called after each batch with its windows and its seconds of audio.
     """
 
-    def __init__(self, device: torch.device, window_seconds: float, batch: int, progress: Callable[[int, float], None] | None) -> None:
+    def __init__(
+        self, device: torch.device, window_seconds: float, batch: int, progress: Callable[[int, float], None] | None
+    ) -> None:
         if batch < 1:
             raise UserError(f"batch {batch} is not positive: give how many windows are decoded at once")
         self.device, self.window_seconds, self.batch, self.progress = device, window_seconds, batch, progress
