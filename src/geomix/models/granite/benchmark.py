@@ -10,6 +10,7 @@ import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -131,24 +132,29 @@ def bench(
     torch.set_num_threads(threads)
     config = config_3_3_2b(layers, decoder_layers)
     for name in dtypes:
-        dtype = getattr(torch, name)
-        with torch.device("meta"):
-            encoder, projector = GraniteEncoder(config.encoder), Projector(config.projector, config.text.hidden_size)
-        peers = _peer(config, {"encoder": _random(encoder, dtype), "projector": _random(projector, dtype)})
-        for length in frames:
-            features = torch.randn(1, length, 160, generator=torch.Generator().manual_seed(0)).to(dtype)
-            functions = {"geomix": lambda x=features: projector(encoder(x))}
-            if peers:
-                functions["transformers"] = lambda x=features, p=peers: p["projector"](p["encoder"](x))
-            _agree(functions, 2e-4 if name == "float32" else 0.3)
-            times = _alternate(functions, seconds)
-            _line(f"encoder ({layers} layers) + projector, {length} frames, {name}", times, "s")
-            if profile:
-                for who, function in functions.items():
-                    _profile(function, who)
-        print(f"peak memory so far {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB", flush=True)
-        del encoder, projector, peers
+        _bench_encoder(config, name, frames, seconds, profile)
         _bench_decoder(config, name, seconds)
+
+
+def _bench_encoder(config: GraniteConfig, name: str, frames: Sequence[int], seconds: float, profile: bool) -> None:
+    dtype = getattr(torch, name)
+    with torch.device("meta"):
+        encoder, projector = GraniteEncoder(config.encoder), Projector(config.projector, config.text.hidden_size)
+    peers = _peer(config, {"encoder": _random(encoder, dtype), "projector": _random(projector, dtype)})
+    ours = lambda features: projector(encoder(features))
+    theirs = lambda features: peers["projector"](peers["encoder"](features))
+    for length in frames:
+        features = torch.randn(1, length, 160, generator=torch.Generator().manual_seed(0)).to(dtype)
+        functions = {"geomix": partial(ours, features)}
+        if peers:
+            functions["transformers"] = partial(theirs, features)
+        _agree(functions, 2e-4 if name == "float32" else 0.3)
+        times = _alternate(functions, seconds)
+        _line(f"encoder ({config.encoder.num_layers} layers) + projector, {length} frames, {name}", times, "s")
+        if profile:
+            for who, function in functions.items():
+                _profile(function, who)
+    print(f"peak memory so far {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB", flush=True)
 
 
 def _agree(functions: dict[str, Callable[[], Tensor]], tolerance: float) -> None:
