@@ -11,7 +11,9 @@ BANDS = 80
 
 
 def test_warp_is_torchs_bicubic_on_each_side():
-    """ESPnet's time_warp: interpolate (bicubic, align_corners False) of [:centre] to warped frames and of [centre:] to the rest."""
+    """ESPnet's time_warp: interpolate (bicubic, align_corners False) of [:centre] to warped frames and of [centre:] to
+    the rest.
+    """
     lengths = torch.tensor([97, 64, 11, 97, 40])
     centre, warped = torch.tensor([31, 20, 5, 90, 12]), torch.tensor([36, 16, 6, 88, 12])
     features = torch.randn(5, 97, BANDS, generator=generator("warp")) * 4 - 5
@@ -63,7 +65,9 @@ def test_one_warp_serves_a_batch_of_equal_lengths():
 
 
 def test_masks_have_espnets_widths_and_fill():
-    """2 frequency masks of 0 to 26 bands; 5 time masks of 0 to floor(0.05 T) - 1 frames, T the padded length; filled with 0.0."""
+    """2 frequency masks of 0 to 26 bands; 5 time masks of 0 to floor(0.05 T) - 1 frames, T the padded length; filled
+    with 0.0.
+    """
     augment = SpecAugment(time_warp=0)
     time = 219  # floor(0.05 x 219) = 10
     widest_band, widest_time, means = 0, 0, []

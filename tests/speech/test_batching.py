@@ -37,7 +37,8 @@ def test_bins_count_padded_samples_and_padded_tokens_times_the_vocabulary():
     # with vocabulary 10: one 1000 + 50; two 2 x (2000 + 50) = 4100; three 3 x (3000 + 50) = 9150 goes over 9000: closed
     batches = numel_batches(examples, vocabulary=10, batch_bins=9000)
     assert [[e.id for e in batch] for batch in batches] == [["u3", "u2", "u1"], ["u5", "u4"]]
-    # the longest text counts, though the longest audio has the shortest: 3 x (3000 + 50 x 5) is what reading it wrongly gives
+    # the longest text counts, though the longest audio has the shortest: 3 x (3000 + 50 x 5) is what reading it wrongly
+    # gives
     assert len(numel_batches(examples, vocabulary=10, batch_bins=9150)[0]) == 4
 
 

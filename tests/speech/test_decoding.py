@@ -81,7 +81,9 @@ def test_one_utterance_longer_than_a_batch_is_decoded():
 
 
 def test_decoding_is_fp32_whatever_autocast_says():
-    """bf16 has 8 bits: of 5000 random logits the largest differs in one row of fifty. Echo asserts that autocast is off."""
+    """bf16 has 8 bits: of 5000 random logits the largest differs in one row of fifty. Echo asserts that autocast is
+    off.
+    """
     utterances = store(3)
     plain = greedy_decode(Echo(), utterances, Tokens(), device=CPU)
     with torch.autocast("cpu", torch.bfloat16):

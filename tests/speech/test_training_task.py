@@ -276,7 +276,9 @@ def test_dev_error_rate_is_that_of_decoding_the_set(trained, root):
 
 
 def test_unigram_floor_is_what_the_best_constant_output_reaches(root):
-    """An output that ignores the input, fitted to the dev set itself, is below the floor (of training counts) by little."""
+    """An output that ignores the input, fitted to the dev set itself, is below the floor (of training counts) by
+    little.
+    """
     task, model = task_of(root)
     counts = np.array([task._unigrams[t] for t in range(task.tokenizer.size)], float)
     utterances = read_manifest(root / "manifest/dev.tsv")

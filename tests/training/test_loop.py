@@ -43,7 +43,9 @@ def undisturbed(tmp_path_factory):
 
 
 def test_updates_are_those_of_a_plain_loop(undisturbed, tmp_path):
-    """Loss / accumulation, an update after every third batch of an epoch, the tenth's gradient carried over, clipping at 5."""
+    """Loss / accumulation, an update after every third batch of an epoch, the tenth's gradient carried over, clipping
+    at 5.
+    """
     task, model = Task(), Model()
     optimizer = torch.optim.Adam(model.parameters(), lr=1.0, weight_decay=1e-6, fused=True)
     update = 0
@@ -124,7 +126,9 @@ def test_settings_are_checked_by_name():
 
 @pytest.mark.parametrize(("epoch", "batch"), [*itertools.product((1, 2, 3), (0, 1, 4, 5, 8, 9))])
 def test_stopped_at_any_batch_it_resumes_to_the_same_bits(undisturbed, tmp_path, epoch, batch):
-    """SIGTERM while batch (epoch, batch) is made: between batches of an accumulation, at its end, at the epoch's end."""
+    """SIGTERM while batch (epoch, batch) is made: between batches of an accumulation, at its end, at the epoch's
+    end.
+    """
     with pytest.raises(UserError, match=r"toy: stopped by SIGTERM in epoch \d.*run again to go on"):
         trainer(tmp_path, Task(spoil=terminate_at(epoch, batch))).run()
     task = Task()
@@ -213,7 +217,9 @@ def test_a_folder_of_other_settings_is_refused(tmp_path):
 
 
 def test_the_largest_batch_comes_first_and_changes_nothing(undisturbed, tmp_path, monkeypatch):
-    """The other tests compare with a plain loop that never saw it; here: memory that does not suffice ends in a sentence."""
+    """The other tests compare with a plain loop that never saw it; here: memory that does not suffice ends in a
+    sentence.
+    """
 
     def forward(self, x, y):
         if len(y) == 64:

@@ -36,7 +36,9 @@ class Model(nn.Module):
 
 
 class Task:
-    """Ten batches an epoch (three updates of three, one left over); `spoil(epoch, batch, inputs)` may change or delay them."""
+    """Ten batches an epoch (three updates of three, one left over); `spoil(epoch, batch, inputs)` may change or delay
+    them.
+    """
 
     unit, flops_per_unit, floor = "items", 1000.0, None
     smaller_batches = "lower batch_size"

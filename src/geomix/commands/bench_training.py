@@ -1,15 +1,18 @@
-"""Benchmark of a training step: audio-seconds per second, MFU and peak memory of each arm, on whichever device is there."""
+"""`geomix bench step`: audio-seconds per second, MFU and peak memory of one training step of each arm."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
+import multiprocessing
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from geomix.errors import UserError
+from geomix.files import write_json
+
+CPU_BATCH_BINS = 2_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,60 +24,64 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch-bins",
         type=int,
         metavar="N",
-        help="padded samples and tokens x vocabulary a batch (default: the config's)",
+        help=f"padded samples and tokens x vocabulary a batch (default: the config's; on a CPU at most {CPU_BATCH_BINS:,})",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
     parser.add_argument("--profile", action="store_true", help="print the operations that take most time, per arm")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements there too")
-    parser.add_argument(
-        "--one", metavar="ARM", help=argparse.SUPPRESS
-    )  # a process an arm: peak memory is the process's
+
+
+COLUMNS = (
+    ("parameters", 12, "{parameters:,}"),
+    ("audio-s/s", 11, "{audio_seconds_per_second:,.1f}"),
+    ("ms/batch", 10, "{ms_per_batch:,.1f}"),
+    ("TFLOP/s", 9, "{tflops:.3f}"),
+    ("MFU %", 7, "{mfu_percent:.1f}"),
+    ("peak GB", 9, "{peak_gb:.2f}"),
+    ("padding %", 11, "{padding_percent:.2f}"),
+    ("data wait %", 13, "{data_wait_percent:.2f}"),
+)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print a table with a row an arm."""
+    """Print a table with a row an arm; each arm is measured in a process of its own, whose peak memory it is."""
     from geomix.config import load_config
 
     config = load_config(*arguments.configfile)
-    if arguments.one:
-        print(json.dumps(measure(config, arguments.one, arguments)))
-        return
+    options = {key: getattr(arguments, key) for key in ("steps", "batch_bins", "device", "threads", "profile")}
+    arms = arguments.arms or config["study"]["arms"]
+    if unknown := [arm for arm in arms if arm not in config["arms"]]:
+        raise UserError(f"--arms {unknown[0]}: no such arm; the config has {', '.join(config['arms'])}")
     rows = []
-    head = f"{'arm':<22}{'parameters':>12}{'audio-s/s':>11}{'ms/batch':>10}{'TFLOP/s':>9}{'MFU %':>7}{'peak GB':>9}{'padding %':>11}{'loss':>9}"
-    print(head)
-    for arm in arguments.arms or config["study"]["arms"]:
-        # everything but the list of arms, which `--one` stands for
-        command = [sys.executable, "-m", "geomix.cli", "bench", "step", "--one", arm, "--device", arguments.device]
-        command += ["--threads", str(arguments.threads)] + (["--profile"] if arguments.profile else [])
-        command += ["--steps", str(arguments.steps)] if arguments.steps else []
-        command += ["--batch-bins", str(arguments.batch_bins)] if arguments.batch_bins else []
-        command += ["--configfile", *arguments.configfile] if arguments.configfile else []
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-        if done.returncode:
-            raise UserError(f"arm {arm}: the benchmark stopped (exit status {done.returncode}): see the message above")
-        row = json.loads(done.stdout.splitlines()[-1])
+    print(f"{'arm':<22}" + "".join(f"{name:>{width}}" for name, width, _ in COLUMNS))
+    for arm in arms:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            row = pool.submit(measure, config, arm, **options).result()
         rows.append(row)
-        print(
-            f"{arm:<22}{row['parameters']:>12,}{row['audio_seconds_per_second']:>11,.1f}{row['ms_per_batch']:>10,.1f}"
-            f"{row['flops'] / 1e12:>9.3f}{100 * row['mfu']:>7.1f}{row['peak_memory_bytes'] / 1e9:>9.2f}{100 * row['padding']:>11.2f}"
-            f"{row['loss']:>9.3g}",
-            flush=True,
-        )
+        print(f"{arm:<22}" + "".join(f"{form.format(**row):>{width}}" for _, width, form in COLUMNS), flush=True)
     first = rows[0]
     rate = first["device_flops"]
     print(
-        f"{first['device']}, {first['precision']}, {first['steps']} batches of about {first['audio_seconds_per_batch']:.0f} audio-s; "
-        f"MFU refers to {rate['value'] / 1e12:.3g} TFLOP/s ({rate['source']} {rate['dtype']})"
+        f"{first['device']}, {first['threads']} threads, {first['precision']}, {first['steps']} batches of about "
+        f"{first['audio_seconds_per_batch']:.0f} audio-s; MFU is of {rate['value'] / 1e12:.3g} TFLOP/s, "
+        f"{rate['source']} for {rate['dtype']}"
     )
     if arguments.json:
-        from geomix.files import write_json
-
         write_json(arguments.json, rows)
 
 
-def measure(config: dict[str, Any], arm: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Time training steps of one arm: forward, backward, clipping and Adam, SpecAugment and batching, on synthetic features."""
+def measure(
+    config: dict[str, Any],
+    arm: str,
+    *,
+    steps: int | None = None,
+    batch_bins: int | None = None,
+    device: str = "auto",
+    threads: int = 1,
+    profile: bool = False,
+) -> dict[str, Any]:
+    """Time one arm's training steps on synthetic features: batching, SpecAugment, forward, backward, clipping, Adam."""
     import time
 
     import torch
@@ -89,13 +96,14 @@ def measure(config: dict[str, Any], arm: str, arguments: argparse.Namespace) -> 
     from geomix.training.loop import TrainingSettings, make_optimizer, prefetch, training_step, uses_bf16
     from geomix.training.seeding import generator, seed_all
 
-    torch.set_num_threads(arguments.threads)
+    torch.set_num_threads(threads)
     devices.keep_freed_memory()
-    device = devices.choose_device(arguments.device)
+    device = devices.choose_device(device)
     settings = training_settings(config, arm, 0, "own")
     training = dict(settings["training"])
-    batch_bins = arguments.batch_bins or training["batch_bins"]
-    training.pop("batch_bins")
+    recipe_bins = training.pop("batch_bins")
+    # the recipe's 480 s a batch are made for a GPU: a CPU takes a minute and 20 GB for one
+    batch_bins = batch_bins or (recipe_bins if device.type == "cuda" else min(recipe_bins, CPU_BATCH_BINS))
     options = TrainingSettings.from_dict(training)
     vocabulary = config["tokenizer"]["size"] or 100
     model_config = ConformerConfig.from_dict({**settings["model"], "vocab": vocabulary, "seed": 0})
@@ -104,7 +112,7 @@ def measure(config: dict[str, Any], arm: str, arguments: argparse.Namespace) -> 
     model.set_normalisation(torch.full((80,), -5.0), torch.full((80,), 4.0))
     optimizer = make_optimizer(model, options, device)
 
-    steps = arguments.steps or (300 if device.type == "cuda" else 3)
+    steps = steps or (300 if device.type == "cuda" else 3)
     warm_up = 30 if device.type == "cuda" else 1
     examples, store = synthetic_corpus(vocabulary, hours=64 if device.type == "cuda" else 2)
     source = FrameSource(store, [e.id for e in examples], device)
@@ -134,35 +142,36 @@ def measure(config: dict[str, Any], arm: str, arguments: argparse.Namespace) -> 
             optimizer.zero_grad(set_to_none=True)
         work, waited = work + batch.work, waited + wait
     devices.synchronise(device)
-    seconds = time.perf_counter() - begun
-    if arguments.profile:
+    seconds, peak = time.perf_counter() - begun, devices.peak_memory(device)
+    if profile:
         _profile(model, Batches(), options, device)
     rate, flops = devices.device_flops(device), train_flops_per_audio_second(model_config)
     return {
         "arm": arm,
         "device": devices.device_name(device),
         "precision": "bf16" if uses_bf16(options, device) else "fp32",
-        "threads": arguments.threads,
+        "threads": threads,
         "parameters": parameter_count(model_config),
         "steps": steps,
         "audio_seconds_per_batch": work / steps,
         "audio_seconds_per_second": work / seconds,
         "ms_per_batch": 1000 * seconds / steps,
-        "flops": flops * work / seconds,
-        "mfu": flops * work / seconds / rate["value"],
+        "tflops": flops * work / seconds / 1e12,
+        "mfu_percent": 100 * flops * work / seconds / rate["value"],
         "device_flops": rate,
-        "peak_memory_bytes": devices.peak_memory(device),
-        "padding": padding_share(plan[warm_up:]),
-        "data_wait": waited / seconds,
+        "peak_gb": peak / 1e9,
+        "padding_percent": 100 * padding_share(plan[warm_up:]),
+        "data_wait_percent": 100 * waited / seconds,
         "loss": float(loss),
     }
 
 
 def synthetic_corpus(vocabulary: int, hours: float):
-    """Examples and features with the lengths of LibriSpeech's train-clean-100: (list of Example, mapping id -> (frames, 80) float16).
+    """A list of Example and a mapping id -> features (frames, 80) float16, with lengths as in train-clean-100.
 
-    Durations follow that set's shape: three quarters near 14.6 s (the cut of long readings), the rest spread from 1.4 to 14 s, mean about 12.7 s;
-    one token (of a vocabulary of 5000) every 0.3 s. The values are noise around a log-mel's mean.
+    Durations follow that set's shape: three quarters near 14.6 s (the cut of long readings), the rest spread from 1.4
+    to 14 s, mean about 12.7 s; one token (of a vocabulary of 5000) every 0.3 s. The values are noise around a log-mel's
+    mean.
     """
     import numpy as np
 

@@ -55,8 +55,8 @@ STATES = ("done", "trained", "running", "failed", "waiting")
 class RunStatus:
     """One run: its name (track/arm/seedN), its state (one of `STATES`) and what there is to say of it.
 
-    done: trained and scored; trained: trained, not scored yet; running: a process holds its state folder; failed: it began, and no process
-    holds it (killed, stopped or lost: started again it goes on); waiting: not begun.
+    done: trained and scored; trained: trained, not scored yet; running: a process holds its state folder; failed: it
+    began, and no process holds it (killed, stopped or lost: started again it goes on); waiting: not begun.
     """
 
     name: str
@@ -65,7 +65,7 @@ class RunStatus:
 
 
 def study_status(results: Path, planned: Iterable[tuple[str, str, int]] = ()) -> list[RunStatus]:
-    """Status of the planned runs (track, arm, seed) and of every other run found, in results/<run> and in state/<run> beside `results`."""
+    """Status of the planned runs (track, arm, seed) and of any other in results/<run> or state/<run> beside it."""
     results = Path(results)
     state = results.parent.parent / "state" / results.name
     names = [f"{track}/{arm}/seed{seed}" for track, arm, seed in planned]

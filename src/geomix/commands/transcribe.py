@@ -63,8 +63,8 @@ def run(arguments: argparse.Namespace) -> None:
 def cut(waveform: np.ndarray, max_seconds: float) -> list[np.ndarray]:
     """Cut a waveform (samples,) at 16 kHz into pieces of at most `max_seconds`, at quiet places.
 
-    A cut falls on the 50 ms with the least energy in the last fifth of what may go into a piece, but never so late that less than half a
-    second is left over for the last one.
+    A cut falls on the 50 ms with the least energy in the last fifth of what may go into a piece, but never so late that
+    less than half a second is left over for the last one.
     """
     longest, window = int(max_seconds * SAMPLE_RATE), SAMPLE_RATE // 20
     pieces = []

@@ -1,10 +1,12 @@
 """SpecAugment as ESPnet applies it: on the raw log-mel, before normalisation, masks filled with 0.0.
 
 Sources: Park et al. 2019 (https://arxiv.org/abs/1904.08779) as implemented in
-https://github.com/espnet/espnet/tree/master/espnet2/layers (time_warp.py, mask_along_axis.py) and espnet2/asr/specaug/specaug.py.
+https://github.com/espnet/espnet/tree/master/espnet2/layers (time_warp.py, mask_along_axis.py) and
+espnet2/asr/specaug/specaug.py.
 
-Everything is drawn on the CPU from one generator (the same draws on every device) and applied to the whole batch at once; as in ESPnet, each
-utterance has its own warp inside its own length, unless all lengths of the batch are equal: then one warp serves all.
+Everything is drawn on the CPU from one generator (the same draws on every device) and applied to the whole batch at
+once; as in ESPnet, each utterance has its own warp inside its own length, unless all lengths of the batch are equal:
+then one warp serves all.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ class SpecAugment:
     """Time warp, frequency masks, time masks, in that order.
 
     time_warp : window in frames; utterances of at most twice as many frames are not warped; 0 is off.
-    frequency_masks, frequency_width : number of masks and exclusive upper bound of their width in bands (27: widths 0 to 26).
-    time_masks, time_ratio : number of masks, and the exclusive upper bound of their width as a share of the padded length, rounded down.
+    frequency_masks, frequency_width : number of masks and exclusive upper bound of their width in bands (27: widths 0
+        to 26).
+    time_masks, time_ratio : number of masks, and the exclusive upper bound of their width as a share of the padded
+        length, rounded down.
     """
 
     time_warp: int = 5
@@ -34,7 +38,7 @@ class SpecAugment:
     time_ratio: float = 0.05
 
     def __call__(self, features: torch.Tensor, lengths: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Augment log-mel `features` (B, T, bands), on any device, of `lengths` (B,) frames; `lengths` and `generator` on the CPU.
+        """Augment log-mel `features` (B, T, bands), on any device; `lengths` (B,) and `generator` are on the CPU.
 
         Returns a new tensor; lengths do not change, and padding never enters an utterance (nor the reverse) by warping.
         """
@@ -54,7 +58,8 @@ class SpecAugment:
 def draw_warp(lengths: torch.Tensor, window: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
     """Where each utterance is warped: frame `centre` moves to `warped` -> two (B,) tensors on the CPU.
 
-    centre is uniform in [window, t - window), warped in (centre - window, centre + window]; both are t / 2 for t <= 2 window, where nothing moves.
+    centre is uniform in [window, t - window), warped in (centre - window, centre + window]; both are t / 2 for t <= 2
+    window, where nothing moves.
     """
     draws = torch.rand(2, len(lengths), generator=generator, dtype=torch.float64)
     centre = window + (draws[0] * (lengths - 2 * window)).long()
@@ -69,9 +74,10 @@ def draw_warp(lengths: torch.Tensor, window: int, generator: torch.Generator) ->
 def warp_time(
     features: torch.Tensor, lengths: torch.Tensor, centre: torch.Tensor, warped: torch.Tensor
 ) -> torch.Tensor:
-    """Stretch [0, centre) to [0, warped) and [centre, length) to [warped, length), bicubic in time, each side by itself.
+    """Stretch [0, centre) to [0, warped) and [centre, length) to [warped, length), bicubic in time.
 
-    The value of torch's bicubic interpolate (align_corners False) on each side of each utterance, without a loop over utterances.
+    The value of torch's bicubic interpolate (align_corners False) on each side of each utterance, without a loop over
+    utterances.
 
     Parameters
     ----------
@@ -120,7 +126,8 @@ def _cubic(t: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def draw_masks(batch: int, size: int, width: int, masks: int, generator: torch.Generator) -> torch.Tensor:
     """Union of `masks` masks for each utterance -> (B, size) bool on the CPU, True where masked.
 
-    Widths are uniform in [0, width), one draw a mask; positions uniform in [0, max(1, size - widest of the batch)), as in ESPnet.
+    Widths are uniform in [0, width), one draw a mask; positions uniform in [0, max(1, size - widest of the batch)), as
+    in ESPnet.
     """
     if width < 1 or masks < 1:
         return torch.zeros(batch, size, dtype=torch.bool)

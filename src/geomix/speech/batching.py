@@ -1,6 +1,7 @@
-"""Training batches of about equal cost, as ESPnet's `numel` batch type makes them, and the utterances that CTC cannot train on.
+"""Training batches of about equal cost, as ESPnet's `numel` batch type makes them.
 
-Source: https://github.com/espnet/espnet/blob/master/espnet2/samplers/num_elements_batch_sampler.py and espnet2/iterators/sequence_iter_factory.py.
+Source: https://github.com/espnet/espnet/blob/master/espnet2/samplers/num_elements_batch_sampler.py and
+espnet2/iterators/sequence_iter_factory.py.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def ctc_frames_needed(tokens: Sequence[int]) -> int:
 def split_alignable(
     examples: Iterable[Example], subsampled: Callable[[int], int]
 ) -> tuple[list[Example], list[Example]]:
-    """Examples that CTC can align, and those it cannot (fewer encoder frames than tokens and repeats; their loss is infinite).
+    """Examples that CTC can align, and those it cannot: fewer encoder frames than tokens and repeats, an infinite loss.
 
     `subsampled` maps feature frames to encoder frames.
     """
@@ -46,8 +47,9 @@ def split_alignable(
 def numel_batches(examples: Sequence[Example], vocabulary: int, batch_bins: int) -> list[list[Example]]:
     """Cut the examples, sorted by samples, into batches of just over `batch_bins` elements, longest utterance first.
 
-    A batch of n utterances counts n x longest audio in samples + n x longest text in tokens x `vocabulary`: ESPnet's shape files give audio in
-    samples and text as (tokens, vocabulary). A batch is closed by the utterance that brings it over the bound.
+    A batch of n utterances counts n x longest audio in samples + n x longest text in tokens x `vocabulary`: ESPnet's
+    shape files give audio in samples and text as (tokens, vocabulary). A batch is closed by the utterance that brings
+    it over the bound.
     """
     batches: list[list[Example]] = []
     current: list[Example] = []
@@ -64,7 +66,7 @@ def numel_batches(examples: Sequence[Example], vocabulary: int, batch_bins: int)
 
 
 def shuffled(batches: Sequence[list[Example]], seed: int, epoch: int) -> list[list[Example]]:
-    """Whole batches in the order of one epoch, by ESPnet's generator: `numpy.random.RandomState(epoch + seed).shuffle`."""
+    """Whole batches in the order of one epoch, drawn as ESPnet draws it: `RandomState(epoch + seed).shuffle`."""
     order = np.arange(len(batches))
     np.random.RandomState(epoch + seed).shuffle(order)
     return [batches[i] for i in order]
@@ -82,8 +84,9 @@ def padding_share(batches: Iterable[Sequence[Example]]) -> float:
 class FrameSource:
     """Padded feature batches from a mapping id -> (frames, bands), read on the host or held in device memory.
 
-    With `resident` true all wanted utterances are copied to the device once (80 bands of float16: 16 kB a second, 17.5 GB for the 304 hours of
-    LibriSpeech-100 at three speeds) and a batch is one gather; otherwise each batch is read from the memory-mapped files and sent over.
+    With `resident` true all wanted utterances are copied to the device once (80 bands of float16: 16 kB a second, 17.5
+    GB for the 304 hours of LibriSpeech-100 at three speeds) and a batch is one gather; otherwise each batch is read
+    from the memory-mapped files and sent over.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Greedy CTC decoding, the same for the dev error rate in training, for the evaluation sets and for `geomix transcribe`."""
+"""Greedy CTC decoding: one for the dev error rate in training, the evaluation sets and `geomix transcribe`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def log_prob_batches(
     batch_seconds: float = 240.0,
     device: torch.device,
 ) -> Iterator[tuple[list[str], torch.Tensor, torch.Tensor]]:
-    """Run the encoder over utterances of about equal length at a time -> (ids, log-probs (B, T', V) float32, lengths (B,)).
+    """The encoder over batches of about equal length: (ids, log-probs (B, T', V) float32, lengths (B,)) of each.
 
     batch_seconds : padded audio in a batch (100 frames a second); one utterance is always taken.
     No autocast is active: which label is largest depends on more digits than bf16 has.

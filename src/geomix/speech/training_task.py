@@ -4,9 +4,10 @@ Settings are the plain dictionary of `geomix.config.training_settings`:
 
     track, seed
     model         fields of `models.conformer.ConformerConfig` but `vocab` (the tokenizer's size) and `seed` (the run's)
-    training      `batch_bins` (below) and the fields of `training.loop.TrainingSettings`: epochs, max_updates, accumulation, optimizer,
-                  learning_rate, weight_decay, schedule, warmup, clip, precision, keep_best, best_by (dev_cer, dev_wer, dev_loss), detect_after;
-                  save_minutes and log_every never change a result and are given beside the settings
+    training      `batch_bins` (see `batching.numel_batches`) and the fields of `training.loop.TrainingSettings`: epochs,
+                  max_updates, accumulation, optimizer, learning_rate, weight_decay, schedule, warmup, clip, precision,
+                  keep_best, best_by (dev_cer, dev_wer, dev_loss), detect_after; save_minutes and log_every never
+                  change a result and are given beside the settings
     augmentation  fields of `speech.augmentation.SpecAugment`
     data          what the data were prepared from; not read here
 """
@@ -59,7 +60,7 @@ BATCH_BINS = 16_000_000
 
 @dataclass(frozen=True)
 class PreparedData:
-    """The prepared files that a training reads. Features are named by their data files (`….f32`), the tokenizer by its folder."""
+    """The prepared files that a training reads; features by their data files (.f32), the tokenizer by its folder."""
 
     corpus: Path
     train_manifest: Path
@@ -71,7 +72,7 @@ class PreparedData:
 
     @functools.cached_property
     def hashes(self) -> dict[str, str]:
-        """Hash of each split that training reads, of the normalisation and of the tokenizer: with the settings, all that decides the weights."""
+        """Hashes of the splits read, of the normalisation and of the tokenizer: with the settings, all that matters."""
         splits = read_json(self.corpus)["splits"]
         names = ["train", *(Path(manifest).stem for manifest in self.dev_manifests)]
         found = {name: splits[name]["hash"] for name in names}
@@ -180,7 +181,7 @@ class SpeechTask:
         return _Epoch(self, epoch)
 
     def largest(self) -> Sequence[Batch]:
-        """The batch with the most padded frames, and the one with the longest utterance (attention's memory grows with its square)."""
+        """The batch of most padded frames, and that of the longest utterance (attention's memory is its square)."""
         most = max(self.plan, key=lambda batch: len(batch) * batch[0].frames)
         longest = self.plan[-1]
         return [collate(self.source, batch) for batch in ([most, longest] if most is not longest else [most])]
@@ -274,7 +275,8 @@ def train_arm(
     ----------
     about : what the record says of the run beside the settings: run, corpus, arm, gated, unmatched
     state_root : `state/<run>`; the state folder below it is named by track, arm, seed and the hash of settings and data
-    out : folder of record.json, log.jsonl, diagnostics.json and epochs.json ({"state", "metric", "kept": [{"epoch", "score"}, ...]})
+    out : folder of record.json, log.jsonl, diagnostics.json and epochs.json ({"state", "metric", "kept": [{"epoch",
+        "score"}, ...]})
     device : auto (CUDA, MPS, CPU), or a name
 
     Returns
@@ -348,7 +350,8 @@ def _diagnostics(
 ) -> dict[str, Any]:
     """Pair diagnostics of each block on the same 16 dev utterances, before and after training.
 
-    The untrained model is built again from its seed: it is the same, and nothing has to be carried through interruptions.
+    The untrained model is built again from its seed: it is the same, and nothing has to be carried through
+    interruptions.
     """
     ids = sorted(task.dev_store)[:16]
     arrays = [task.dev_store[i] for i in ids]
@@ -363,10 +366,10 @@ def _diagnostics(
 
 
 def average_arm(epochs: Path, tokenizer: Path, out: Path) -> dict[str, Any]:
-    """Average the epochs that `epochs` (epochs.json of `train_arm`) names and write a model folder that loads with one call.
+    """Average the epochs named by `epochs` (epochs.json of `train_arm`) into a model folder that loads with one call.
 
-    `out` gets model.safetensors, model.yaml, tokenizer.model, tokens.txt and averaging.json, whose content is returned: the epochs, how many
-    were wanted, and a note when the training had fewer.
+    `out` gets model.safetensors, model.yaml, tokenizer.model, tokens.txt and averaging.json, whose content is returned:
+    the epochs, how many were wanted, and a note when the training had fewer.
     """
     out, choice = Path(out), read_json(epochs)
     state = Path(choice["state"])
@@ -397,7 +400,7 @@ def decode_set(
     threads: int = 1,
     device: str = "auto",
 ) -> None:
-    """Decode every utterance of `manifest` with the model folder `model` into the Kaldi text file `out`: complete and sorted, or not there."""
+    """Decode a manifest with the model folder `model` into the Kaldi text `out`: complete and sorted, or not there."""
     torch.set_num_threads(threads)
     place = devices.choose_device(device)
     ids = [utterance.id for utterance in read_manifest(manifest)]

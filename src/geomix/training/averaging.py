@@ -1,4 +1,4 @@
-"""Mean of the best epochs' weights, as ESPnet's `average_nbest_models` takes it (integer buffers are copied, not summed)."""
+"""Mean of the best epochs' weights, as ESPnet averages them, but integer buffers are copied instead of summed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def best_epochs(scores: Mapping[int, float], keep: int) -> list[int]:
 
 
 def average_weights(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
-    """Mean over the files of each floating tensor (summed in float64, in the given order); other tensors are the last file's.
+    """Mean over the files of each floating tensor, summed in float64; other tensors are the last file's.
 
     Raises UserError for no file, a missing one, one with other tensors, or one that holds NaN or infinity.
     """

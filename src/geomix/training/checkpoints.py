@@ -1,7 +1,8 @@
 """The resumable state of a training: whole or not at all, checked when read, with the previous one kept.
 
-A checkpoint is one file: a JSON line (format, SHA-256 of the rest, settings of the run) and what `torch.save` wrote. It is written beside its
-name and renamed, the previous checkpoint having been renamed to `previous.ckpt`: whatever dies at whatever moment, one good file is left.
+A checkpoint is one file: a JSON line (format, SHA-256 of the rest, settings of the run) and what `torch.save` wrote. It
+is written beside its name and renamed, the previous checkpoint having been renamed to `previous.ckpt`: whatever dies at
+whatever moment, one good file is left.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class _Damaged(Exception):
 def save_state(folder: Path, state: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Write `state` (tensors, numbers, strings, lists and dictionaries of them) as the folder's newest checkpoint.
 
-    `settings` (plain JSON values) say what run this is. On a full disk a UserError is raised and the earlier checkpoints stay.
+    `settings` (plain JSON values) say what run this is. On a full disk a UserError is raised and the earlier
+    checkpoints stay.
     """
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
@@ -73,7 +75,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 def load_state(
     folder: Path, settings: Mapping[str, Any], map_location: Any = "cpu"
 ) -> tuple[dict[str, Any] | None, str | None]:
-    """The newest checkpoint in `folder` that is whole -> (state or None, a sentence on what was wrong with a newer one or None).
+    """The newest whole checkpoint in `folder`, or None, and a sentence if a newer one was damaged, or None.
 
     Raises UserError when the folder holds a run of other settings, or checkpoints of which none can be read.
     """

@@ -76,8 +76,8 @@ def synchronise(device: torch.device) -> None:
 def device_flops(device: torch.device) -> dict[str, float | str]:
     """The matrix-product rate that MFU refers to: {"value": FLOP/s, "source": "stated" | "measured", "dtype": ...}.
 
-    A GPU of the table has its data sheet's bf16 rate; everything else is measured here, once a process: fp32 with the threads that torch has,
-    the best of some products.
+    A GPU of the table has its data sheet's bf16 rate; everything else is measured here, once a process: fp32 with the
+    threads that torch has, the best of some products.
     """
     if device.type == "cuda":
         for name, rate in STATED_FLOPS.items():
@@ -116,9 +116,9 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def keep_freed_memory() -> None:
-    """Have glibc keep large freed blocks for the next batch instead of returning them to the kernel, which zeroes every page again.
+    """Have glibc keep large freed blocks for the next batch instead of returning them to the kernel.
 
-    On one CPU thread this takes about 10 % off a training step. Does nothing elsewhere.
+    The kernel zeroes each page again when it is taken back. On one CPU thread this takes about 10 % off a training step. Does nothing elsewhere.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
@@ -130,7 +130,7 @@ def keep_freed_memory() -> None:
 
 @contextlib.contextmanager
 def nondeterministic_ops() -> Iterator[set[str]]:
-    """Collect the names of the operations in the block for which torch has no deterministic implementation on their device."""
+    """Collect the names of the block's operations that torch has no deterministic implementation of on their device."""
     found: set[str] = set()
     # torch.use_deterministic_algorithms does the same, and imports the compiler for it: seconds
     before = torch.get_deterministic_debug_mode()

@@ -1,13 +1,13 @@
 """The training loop: accumulation, schedule, checkpoints and resume, progress; the same for speech and for language.
 
-A run lives in a state folder (locked while it runs) that holds `last.ckpt` and `previous.ckpt` (the full state), `epoch-N.safetensors` (the
-weights of the best epochs) and `log.jsonl`. It may be killed at any moment: started again with the same settings it goes on from the newest whole
-checkpoint and, on a CPU, ends with bit-identical weights. Gradients of an unfinished accumulation are part of the state, so a save may fall
-between any two batches.
+A run lives in a state folder (locked while it runs) that holds `last.ckpt` and `previous.ckpt` (the full state),
+`epoch-N.safetensors` (the weights of the best epochs) and `log.jsonl`. It may be killed at any moment: started again
+with the same settings it goes on from the newest whole checkpoint and, on a CPU, ends with bit-identical weights.
+Gradients of an unfinished accumulation are part of the state, so a save may fall between any two batches.
 
-ESPnet's semantics (https://github.com/espnet/espnet/blob/master/espnet2/train/trainer.py): loss / accumulation, an update after every
-`accumulation`-th batch of an epoch, the gradients of an incomplete last group carried over to the next epoch; a step whose gradient norm is not
-finite is skipped, and the schedule does not advance.
+ESPnet's semantics (https://github.com/espnet/espnet/blob/master/espnet2/train/trainer.py): loss / accumulation, an
+update after every `accumulation`-th batch of an epoch, the gradients of an incomplete last group carried over to the
+next epoch; a step whose gradient norm is not finite is skipped, and the schedule does not advance.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class TrainingSettings:
     precision : "fp32", "bf16" (autocast) or "auto" (bf16 on CUDA, else fp32).
     save_minutes : time between two saves of the state, besides those at each epoch's end and on SIGTERM.
     keep_best, best_by : how many epochs' weights are kept, by which dev metric (smaller is better).
-    detect_after : updates after which a run that emits only blanks or sits at the unigram floor is stopped; None: never.
+    detect_after : updates after which a run that emits only blanks or sits at the unigram floor is stopped; None:
+        never.
     log_every : updates between two progress lines.
     """
 
@@ -90,7 +91,7 @@ class TrainingSettings:
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """What one forward pass takes: keyword arguments of the model, on its device, and their amount of work (audio-seconds, tokens)."""
+    """Keyword arguments of the model's forward, on its device, and their amount of work (audio-seconds, tokens)."""
 
     inputs: dict[str, torch.Tensor]
     work: float
@@ -127,7 +128,8 @@ class Task(Protocol):
 class Summary:
     """What a finished training did.
 
-    seconds : time of the attempts up to their last save; work lost to a kill, at most one save interval each, is not in it.
+    seconds : time of the attempts up to their last save; work lost to a kill, at most one save interval each, is not in
+        it.
     rate : work per second of training time (without dev and saves); mfu relates it to `device_flops`.
     scores : epoch -> dev metric; best : the kept epochs, best first.
     """
@@ -208,7 +210,7 @@ class StopSignal:
 
 
 def prefetch(batches: Sequence[Batch], start: int = 0, ahead: int = 2) -> Iterator[tuple[Batch, float]]:
-    """Batches from `start` on, made by a thread up to `ahead` before they are wanted -> (batch, seconds waited for it)."""
+    """Batches from `start` on, made up to `ahead` early by a thread, each with the seconds that were waited for it."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="batches")
     try:
         pending = deque(pool.submit(batches.__getitem__, i) for i in range(start, min(start + ahead, len(batches))))
@@ -225,7 +227,7 @@ def prefetch(batches: Sequence[Batch], start: int = 0, ahead: int = 2) -> Iterat
 
 @dataclasses.dataclass
 class _Position:
-    """Where the run stands and its running sums: with the tensors, the whole state. `batch` is the next one of `epoch`."""
+    """Where the run stands (`batch` is the next one of `epoch`) and its running sums."""
 
     epoch: int = 1
     batch: int = 0
@@ -246,8 +248,9 @@ class _Position:
 class Trainer:
     """Trains `model` on `task` in `state_dir`; `run` may be called again after any interruption.
 
-    identity : plain values that say what run this is; a state folder of another identity is refused. It must hold everything that changes the
-        weights (the settings, the seed, hashes of the data) and nothing else (not the device or the threads).
+    identity : plain values that say what run this is; a state folder of another identity is refused. It must hold
+        everything that changes the weights (the settings, the seed, hashes of the data) and nothing else (not the
+        device or the threads).
     seed : of dropout; the task seeds its own draws.
     """
 
@@ -279,8 +282,8 @@ class Trainer:
     def run(self) -> Summary:
         """Train to the end, from wherever the state folder stands.
 
-        Raises UserError when stopped by a signal (the state is saved), when a detector finds the run lost, when the largest batch does not fit,
-        and for whatever is wrong with the state folder.
+        Raises UserError when stopped by a signal (the state is saved), when a detector finds the run lost, when the
+        largest batch does not fit, and for whatever is wrong with the state folder.
         """
         with folder_lock(self.state_dir, f"training {self.name}"), StopSignal() as self._stop:
             self._restore()
@@ -381,7 +384,7 @@ class Trainer:
         self._collect_losses()
 
     def _collect_losses(self) -> None:
-        """Bring the losses of the batches since the last call to the host: one wait for the device an update, not one a batch."""
+        """Bring the losses since the last call to the host: one wait for the device an update, not one a batch."""
         values = torch.stack(self._pending).tolist() if self._pending else []
         self._pending.clear()
         finite = [value for value in values if math.isfinite(value)]
@@ -527,14 +530,14 @@ class Trainer:
             )
 
     def _prune(self) -> None:
-        """Remove weights that are not among the best: those overtaken, and those of epochs after the checkpoint resumed from."""
+        """Remove weights that are not among the best: those overtaken, and those later than the checkpoint resumed."""
         kept = {self._weights(epoch) for epoch in best_epochs(self._scores, self.settings.keep_best)}
         for path in self.state_dir.glob("epoch-*.safetensors"):
             if path not in kept:
                 path.unlink()
 
     def _try_largest(self) -> None:
-        """Run the largest batches forward and backward, changing nothing: memory that does not suffice is found now, not in epoch 3."""
+        """Run the largest batches, changing nothing: memory that does not suffice is found now, not in epoch 3."""
         buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
         gradients = {name: p.grad for name, p in self.model.named_parameters()}
         self.optimizer.zero_grad(set_to_none=True)

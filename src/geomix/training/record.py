@@ -1,4 +1,4 @@
-"""The run record: where a number comes from. Everything a table row must be able to say about the training behind it."""
+"""The run record: what a table row must be able to say about the training behind it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CODE_PATHS = ("src", "rules", "workflow_scripts", "Snakefile", "config.yaml", "c
 
 
 def code_version(root: Path | None = None) -> dict[str, Any]:
-    """{"commit": hash or None, "dirty": bool or None} of the repository that holds this package (None outside a repository)."""
+    """{"commit": hash, "dirty": bool} of the repository that holds this package; both None outside a repository."""
     root = root or Path(__file__).resolve().parents[3]
 
     def git(*arguments: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def warmup_rate(step: int, peak: float, warmup: int) -> float:
-    """ESPnet's `warmuplr` at optimiser step `step` (1 is the first): peak * warmup^0.5 * min(step^-0.5, step * warmup^-1.5).
+    """ESPnet's `warmuplr` at step 1, 2, ...: peak * warmup^0.5 * min(step^-0.5, step * warmup^-1.5).
 
     It rises linearly to `peak` at step `warmup` and falls with the inverse square root after it
     (https://github.com/espnet/espnet/blob/master/espnet2/schedulers/warmup_lr.py).
@@ -16,11 +16,11 @@ def warmup_rate(step: int, peak: float, warmup: int) -> float:
 
 
 def cosine_rate(epoch: int, peak: float, epochs: int) -> float:
-    """Cosine from `peak` towards 0, constant within an epoch (1 is the first): `CosineAnnealingLR(T_max=epochs)` stepped per epoch."""
+    """From `peak` towards 0, constant within an epoch (1, 2, ...): torch's `CosineAnnealingLR` stepped per epoch."""
     return 0.5 * peak * (1 + math.cos(math.pi * (epoch - 1) / epochs))
 
 
-# name in the config -> rate(step, epoch, peak, warmup, epochs); step counts the optimiser steps taken, this one included
+# name in the config -> rate(step, epoch, peak, warmup, epochs); step counts optimiser steps, this one included
 SCHEDULES: dict[str, Callable[[int, int, float, int, int], float]] = {
     "warmup": lambda step, epoch, peak, warmup, epochs: warmup_rate(step, peak, warmup),
     "cosine_per_epoch": lambda step, epoch, peak, warmup, epochs: cosine_rate(epoch, peak, epochs),

@@ -1,7 +1,8 @@
 """Random numbers that depend on where they are used, not on what ran before.
 
-Every random draw of a training is seeded by its purpose and position (seed, epoch, batch), so the position of the sampler is the whole
-state of all generators: a run that resumes at batch i of epoch e draws what the uninterrupted run drew there, without replaying anything.
+Every random draw of a training is seeded by its purpose and position (seed, epoch, batch), so the position of the
+sampler is the whole state of all generators: a run that resumes at batch i of epoch e draws what the uninterrupted run
+drew there, without replaying anything.
 """
 
 from __future__ import annotations
