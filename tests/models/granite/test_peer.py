@@ -76,6 +76,17 @@ def random_config(seed):
     )  # fmt: skip
 
 
+def with_blocks(encoder, features):
+    """The encoder's output, and the output of each block."""
+    blocks = []
+    # the peer adds the self-conditioning in place: without a copy the middle block would show the sum
+    hooks = [layer.register_forward_hook(lambda _m, _i, out: blocks.append(out.clone())) for layer in encoder.layers]
+    hidden = encoder(features)
+    for hook in hooks:
+        hook.remove()
+    return hidden, blocks
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
 @pytest.mark.parametrize("seed", range(8))
 @torch.inference_mode()
@@ -87,19 +98,8 @@ def test_random_configurations(seed, dtype):
     generator = torch.Generator().manual_seed(seed)
     for batch, frames in ((1, 1), (2, 15), (1, 41), (2, 48)):
         features = torch.randn(batch, frames, 160, generator=generator, dtype=torch.float64).to(dtype)
-        blocks, peer_blocks = [], []
-        hooks = [
-            layer.register_forward_hook(lambda _m, _i, out: blocks.append(out.clone()))
-            for layer in model.encoder.layers
-        ]
-        hooks += [
-            # the peer adds the self-conditioning in place: without a copy the middle block would show the sum
-            layer.register_forward_hook(lambda _m, _i, out: peer_blocks.append(out.clone()))
-            for layer in peer.encoder.layers
-        ]
-        hidden, peer_hidden = model.encoder(features), peer.encoder(features)
-        for hook in hooks:
-            hook.remove()
+        hidden, blocks = with_blocks(model.encoder, features)
+        peer_hidden, peer_blocks = with_blocks(peer.encoder, features)
         for index, (ours, theirs) in enumerate(zip(blocks, peer_blocks, strict=True)):
             close(ours, theirs, fine, f"block {index} at {frames} frames")
         close(hidden, peer_hidden, fine, f"encoder at {frames} frames")
