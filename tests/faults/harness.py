@@ -87,14 +87,14 @@ def kill_plan(seed: int, kills: int) -> list[Kill]:
 
 def undisturbed(folder: Path) -> Project:
     """The study run once without a disturbance."""
-    project = _checkout(folder)
+    project = study(folder)
     project.snakemake(*CONFIG, "--cores", "1")
     return project
 
 
 def disturbed(folder: Path, reference: Project, kills: list[Kill]) -> Outcome:
     """The study run in `folder`, killed as planned, run on to its end, and compared with the undisturbed one."""
-    project = _checkout(folder, reference.path("data"))
+    project = study(folder, reference.path("data"))
     outcome, marks = Outcome(), []
     for kill in kills:
         with _started(project) as process:
@@ -110,11 +110,12 @@ def disturbed(folder: Path, reference: Project, kills: list[Kill]) -> Outcome:
     for reached, mark in marks:
         if resumed := re.search(r"going on from .* update ([\d,]+)", _output(project)[mark:]):
             outcome.repeated.append(reached - int(resumed[1].replace(",", "")))
-    _compare(project, reference, outcome)
+    compare(project, reference, outcome)
     return outcome
 
 
-def _checkout(folder: Path, *finished: Path) -> Project:
+def study(folder: Path, *finished: Path) -> Project:
+    """A checkout with the overlay of these tests in its config/."""
     project = checkout(folder, *finished)
     project.path("config", "faults.yaml").write_bytes((Path(__file__).parent / "faults.yaml").read_bytes())
     return project
@@ -200,7 +201,7 @@ def _kill(*processes: psutil.Process | None) -> None:
             process.wait(PATIENCE)
 
 
-def _compare(project: Project, reference: Project, outcome: Outcome) -> None:
+def compare(project: Project, reference: Project, outcome: Outcome) -> None:
     for pattern in FILES:
         paths = sorted(path.relative_to(reference.folder) for path in reference.folder.glob(pattern))
         assert paths, f"the undisturbed study has no {pattern}"

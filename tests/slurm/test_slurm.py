@@ -40,7 +40,7 @@ class Controller:
     """One `snakemake --profile slurm` at the root of a checkout; what it prints is in `text`."""
 
     def __init__(self, stage: Stage, project: Project, *arguments: str):
-        self._out = project.path(f"controller{len(stage.controllers)}.out")
+        self._out = project.path(f"controller{len(list(project.folder.glob('controller*.out')))}.out")
         with open(self._out, "wb") as out:
             self.process = subprocess.Popen(
                 # a poll a second instead of ten, so that a test lasts minutes
@@ -62,7 +62,7 @@ class Controller:
     def run_id(self) -> str:
         return re.search(r"SLURM run ID: (\S+)", self.text)[1]
 
-    def wait(self, seconds: float = 330) -> int:
+    def wait(self, seconds: float = 600) -> int:
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -91,7 +91,7 @@ class Stage:
         """Start the long training alone."""
         return Controller(self, project, "--configfile", "config/smoke.yaml", "config/long.yaml", "--", RECORD)
 
-    def until(self, what: str, condition: Callable[[], object], seconds: float = 240):
+    def until(self, what: str, condition: Callable[[], object], seconds: float = 300):
         """Wait until `condition()` is true and return it."""
         end = time.monotonic() + seconds
         while not (value := condition()):
@@ -222,26 +222,26 @@ def cancelled(stage: Stage) -> dict[str, bytes]:
 
 
 def requeued(stage: Stage) -> dict[str, bytes]:
-    """A job that Slurm takes back (preemption, a lost node): the same job starts again and goes on, and the controller never notices."""
+    """A job that Slurm takes back (preemption, a lost node) starts again and goes on. SIGTERM of the controller: the job that runs is waited for."""
     project = stage.project("requeued", "long.yaml")
     controller = stage.long(project)
     stage.trained(project, 30)
     job = stage.running(controller)["JobId"]
     stage.cluster.run("scontrol", "requeue", job)
 
-    def pending():
-        return [
-            entry
-            for entry in stage.cluster.jobs(controller.run_id)
-            if entry["JobId"] == job and entry["JobState"] == "PENDING"
-        ]
+    def state() -> str:
+        return next(entry["JobState"] for entry in stage.cluster.jobs(controller.run_id) if entry["JobId"] == job)
 
-    stage.until("the job back in the queue", pending)
+    stage.until("the job back in the queue", lambda: state() == "PENDING")
     stage.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # Slurm would hold it back for two minutes
-    assert controller.wait() == 0, controller.text[-3000:]
+    stage.until("the job running again", lambda: state() == "RUNNING")
+    controller.process.terminate()
+    controller.wait()
     jobs = [entry for entry in stage.cluster.jobs(controller.run_id) if entry["Comment"] == TRAIN]
     assert [(entry["JobId"], entry["Restarts"], entry["JobState"]) for entry in jobs] == [(job, "1", "COMPLETED")]
     assert read_json(project.path(RECORD))["attempts"] == 2
+    again = stage.long(project)
+    assert again.wait() == 0 and "Nothing to be done" in again.text, again.text[-3000:]
     return weights(project)
 
 
