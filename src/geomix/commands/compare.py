@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import numpy as np
-
 from geomix.files import write_json
 from geomix.report.comparisons import compare_systems
 from geomix.report.study import by_speaker
+from geomix.report.tables import interval_text
 from geomix.speech.scoring import NORMALISERS, Score, read_text, read_utt2spk, score_texts
 from geomix.statistics import bootstrap_rate
 
@@ -61,7 +60,9 @@ def describe(a: Score, b: Score, entry: dict, *, names: tuple[str, str], resampl
     for letter, score, name in (("A", a, names[0]), ("B", b, names[1])):
         errors, words = by_speaker([score], [name])
         interval = bootstrap_rate(errors, words, resamples=resamples, seed=seed)
-        lines.append(f"{letter}  {name:<{width}}  WER {interval.estimate:6.2f} %  {_ends(interval.low, interval.high)}")
+        lines.append(
+            f"{letter}  {name:<{width}}  WER {interval.estimate:6.2f} %  {interval_text(interval.low, interval.high, '')}"
+        )
     verdict = {"a better": "A is better", "b better": "B is better", "tie": "a tie"}[entry["verdict"]]
     test = entry["mapsswe"][0]
     p = "-" if test["p"] is None else f"{test['p']:.4g}"
@@ -69,16 +70,10 @@ def describe(a: Score, b: Score, entry: dict, *, names: tuple[str, str], resampl
     lines += [
         "",
         f"A - B = {entry['difference']:+.2f} points: {verdict}",
-        f"  95 % interval {_ends(entry['low'], entry['high'], '+')}  percentile, {resamples:,} resamples of speakers",
-        f"  95 % interval {_ends(entry['t_low'], entry['t_high'], '+')}  t over speakers",
+        f"  95 % interval {interval_text(entry['low'], entry['high'])}  percentile, {resamples:,} resamples of speakers",
+        f"  95 % interval {interval_text(entry['t_low'], entry['t_high'])}  t over speakers",
         f"  probability that A is better {improvement}",
         f"  MAPSSWE p = {p} over {test['segments']} segments",
     ]
     lines += [f"warning: {warning}" for warning in entry["warnings"]]
     return "\n".join(lines)
-
-
-def _ends(low: float | None, high: float | None, sign: str = "") -> str:
-    if low is None or high is None or not np.isfinite(low + high):
-        return "[no interval]"
-    return f"[{low:{sign}.2f}, {high:{sign}.2f}]"

@@ -224,8 +224,8 @@ def contrast_table(results: Results, *, planned: bool) -> tuple[list[str], list[
             e["track"],
             e["set"] if e["set"] in results.study.test_sets else f"{e['set']} (selection)",
             f"{e['difference']:+.2f}",
-            _ends(e["low"], e["high"]),
-            _ends(e["t_low"], e["t_high"]),
+            interval_text(e["low"], e["high"]),
+            interval_text(e["t_low"], e["t_high"]),
             "-" if e["p_improvement"] is None else f"{e['p_improvement']:.2f}",
             _p_values([m["p"] for m in e["mapsswe"]]),
             str(e["speakers"]),
@@ -360,7 +360,7 @@ def render_markdown(results: Results, figures: Sequence[str] = ()) -> str:
     def section(name: str, table: tuple[list[str], list[list[str]]], *text: str) -> None:
         header, lines = table
         if lines:
-            parts.extend([f"## {name}{mark}", "", *_markdown(header, lines), "", *text, ""])
+            parts.extend([f"## {name}{mark}", "", *markdown_table(header, lines), "", *text, ""])
 
     speakers = ", ".join(f"{name} {n}" for name, n in {row.set: row.speakers for row in results.rows}.items())
     section(
@@ -429,7 +429,8 @@ def _aligned(header: list[str], lines: list[list[str]]) -> list[str]:
     return [line(header), "  ".join("-" * w for w in widths), *map(line, lines)]
 
 
-def _markdown(header: list[str], lines: list[list[str]]) -> list[str]:
+def markdown_table(header: list[str], lines: list[list[str]]) -> list[str]:
+    """Lines of a Markdown table; columns of numbers are aligned right."""
     number = [all(row[i][:1] in "+-0123456789[" for row in lines) for i in range(len(header))]
     rule = ["---:" if n else "---" for n in number]
     cells = [[cell.replace("|", "\\|") for cell in row] for row in (header, rule, *lines)]
@@ -437,10 +438,11 @@ def _markdown(header: list[str], lines: list[list[str]]) -> list[str]:
 
 
 def _rate(interval: Interval) -> str:
-    return f"{interval.estimate:.2f} {_ends(interval.low, interval.high, '')}"
+    return f"{interval.estimate:.2f} {interval_text(interval.low, interval.high, '')}"
 
 
-def _ends(low: float | None, high: float | None, sign: str = "+") -> str:
+def interval_text(low: float | None, high: float | None, sign: str = "+") -> str:
+    """`[low, high]` with two decimals, or that there is none."""
     if low is None or high is None or not np.isfinite(low + high):
         return "[no interval]"
     return f"[{low:{sign}.2f}, {high:{sign}.2f}]"

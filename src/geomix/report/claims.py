@@ -1,0 +1,67 @@
+"""What has been claimed and how it is known: a table for the README, made from the records of the runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from geomix.files import read_json
+from geomix.report.study import Study
+from geomix.report.tables import interval_text, markdown_table
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim, its status (`measured`, `derived` or `not run`), the figure and the file that holds it."""
+
+    claim: str
+    status: str
+    figure: str
+    where: str
+
+
+def claims_of_run(folder: str | os.PathLike, question: str) -> list[Claim]:
+    """Claims of one run: its baseline's parity, each planned contrast on the test sets, and the arms' sizes.
+
+    `question` says what the run is for, in a few words. A run that has no study.json yet, or no comparisons, is
+    `not run`; sizes are known from the study's description before anything is trained and are `derived`.
+    """
+    folder = Path(folder)
+    if not (folder / "study.json").is_file():
+        return [Claim(question, "not run", "-", f"`{folder}`")]
+    study, found = Study.read(folder), []
+    if (folder / "parity.json").is_file():
+        parity = read_json(folder / "parity.json")
+        found.append(
+            Claim(
+                f"{question}: the baseline reaches its target",
+                "measured",
+                parity["sentence"],
+                f"`{folder}/parity.json`",
+            )
+        )
+    if (folder / "comparisons.json").is_file():
+        for e in read_json(folder / "comparisons.json"):
+            if e["planned"] and e["set"] in study.test_sets:
+                seeds = f"{e['seeds_a']} seed{'s' if e['seeds_a'] > 1 else ''}, {e['speakers']} speakers"
+                verdict = {"a better": f"{e['a']} better", "b better": f"{e['b']} better"}.get(
+                    e["verdict"], e["verdict"]
+                )
+                figure = f"{e['difference']:+.2f} points {interval_text(e['low'], e['high'])}, {seeds}: {verdict}"
+                claim = f"{question}: {e['a']} against {e['b']} on {e['set']} ({e['track']})"
+                found.append(Claim(claim, "measured", figure, f"`{folder}/tables.md`"))
+    else:
+        found.append(Claim(question, "not run", "-", f"`{folder}`"))
+    sizes = [f"{arm} {study.parameters(arm):,}" for arm in study.arms if study.parameters(arm) is not None]
+    if sizes:
+        found.append(Claim(f"{question}: parameters", "derived", ", ".join(sizes), f"`{folder}/study.json`"))
+    return found
+
+
+def claims_table(runs: Mapping[str, str | os.PathLike], more: Iterable[Claim] = ()) -> str:
+    """Markdown table of the claims of `runs`, {question: results folder}, and of `more`."""
+    claims = [claim for question, folder in runs.items() for claim in claims_of_run(folder, question)]
+    lines = [[c.claim, c.status, c.figure, c.where] for c in (*claims, *more)]
+    return "\n".join(markdown_table(["claim", "status", "figure", "where"], lines))

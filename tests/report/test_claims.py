@@ -1,0 +1,29 @@
+"""The table of claims: what is measured, derived and not run, from the records alone."""
+
+from geomix.files import read_json, write_json
+from geomix.report.claims import Claim, claims_of_run, claims_table
+from tests.report.made_up import make_run, make_study
+
+
+def test_claims_follow_the_records(tmp_path):
+    assert [c.status for c in claims_of_run(tmp_path / "absent", "full study")] == ["not run"]
+    planned = tmp_path / "planned"
+    study = make_study(planned, arms=("attention", "grassmann"))
+    write_json(planned / "study.json", study | {"sizes": {"attention": {"parameters": 26_958_472}}})
+    found = claims_of_run(planned, "strong recipe")
+    assert [c.status for c in found] == ["not run", "derived"]
+    assert found[1].figure == "attention 26,958,472"
+
+    run = tmp_path / "run"
+    make_run(run, arms=("attention", "grassmann"), seeds=(0,))
+    measured = claims_of_run(run, "small study")
+    assert [c.status for c in measured] == ["measured", "measured"]
+    entry = next(e for e in read_json(run / "comparisons.json") if e["planned"] and e["set"] == "test")
+    assert measured[1].claim == "small study: grassmann against attention on test (own)"
+    assert measured[1].figure.startswith(
+        f"{entry['difference']:+.2f} points [{entry['low']:+.2f}, {entry['high']:+.2f}], 1 seed, "
+    )
+
+    text = claims_table({"full study": tmp_path / "absent"}, [Claim("bootstrap", "measured", "0.02 s", "`bench`")])
+    assert text.splitlines()[-1] == "| bootstrap | measured | 0.02 s | `bench` |"
+    assert f"| full study | not run | - | `{tmp_path / 'absent'}` |" in text
