@@ -24,7 +24,7 @@ from geomix.models.granite.checkpoint import DTYPES
 from geomix.models.granite.prompt import TRANSCRIBE
 from geomix.speech.audio import read_audio
 from geomix.speech.decoding import write_hypotheses
-from geomix.speech.manifest import Utterance, read_manifest
+from geomix.speech.manifest import Utterance, read_lines, read_manifest
 from geomix.speech.normalisers import normaliser
 from geomix.speech.parallel import Progress
 from geomix.speech.scoring import read_score, read_text, score_texts, write_score
@@ -79,7 +79,7 @@ def make_transcriber(
         model, tokenizer = load_checkpoint(folder, dtype=dtype, device=place)
         return Transcriber(model, tokenizer, instruction=chosen.pop("prompt"), progress=report, **chosen)
     alphabet = chosen.pop("alphabet")
-    symbols = None if alphabet is None else Path(alphabet).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    symbols = None if alphabet is None else read_lines(alphabet, "give the CTC head's symbols, one a line")
     return CTCTranscriber(load_encoder(folder, dtype=dtype, device=place), symbols, progress=report, **chosen)
 
 

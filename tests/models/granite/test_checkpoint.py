@@ -107,6 +107,9 @@ def test_an_announced_adapter_must_be_there_and_whole(folder):
         load_model(folder)
     write_adapter(folder, 4, 2.0, "", layers=2, config=tiny_config())
     merged = load_model(folder)
+    with pytest.raises(ValueError, match="the adapter for audio is merged"):
+        merged(torch.tensor([[1, 2]]))
+    assert load_model(folder, adapter="ignore")(torch.tensor([[1, 2]])).isfinite().all()
     settings = json.loads((folder / "adapter_config.json").read_text())
     (folder / "adapter_config.json").write_text(json.dumps({**settings, "r": 8}))
     with pytest.raises(UserError, match="rank 8"):
@@ -116,8 +119,9 @@ def test_an_announced_adapter_must_be_there_and_whole(folder):
         load_model(folder)
     # a merged model is exported as one without an adapter
     save_checkpoint(merged, folder.parent / "merged")
-    again = load_model(folder.parent / "merged").state_dict()
-    assert all(torch.equal(value, again[name]) for name, value in merged.state_dict().items())
+    again = load_model(folder.parent / "merged")
+    assert again.config.adapter_merged and not again.config.has_lora_adapter
+    assert all(torch.equal(value, again.state_dict()[name]) for name, value in merged.state_dict().items())
 
 
 @pytest.mark.parametrize(

@@ -188,8 +188,7 @@ def load_checkpoint(
     folder: str | Path, *, dtype: str = "float32", device: str = "cpu", adapter: str = "merge"
 ) -> tuple[GraniteSpeech, PromptTokenizer]:
     """`load_model`, and the folder's tokenizer with its prompt template."""
-    config = read_config(folder)
-    tokenizer = PromptTokenizer.load(folder, audio_token_id=config.audio_token_id)  # fails sooner than the weights
+    tokenizer = PromptTokenizer.load(folder, read_config(folder))  # fails sooner than the weights
     return load_model(folder, dtype=dtype, device=device, adapter=adapter), tokenizer
 
 

@@ -87,7 +87,11 @@ class TextConfig:
 
 @dataclass(frozen=True)
 class GraniteConfig:
-    """A whole checkpoint. `raw` is the config.json it was read from, kept for the export."""
+    """A whole checkpoint.
+
+    `adapter_merged`: the weights hold the adapter, so that the model is for audio only. `raw`: the config.json it was read from,
+    kept for the export.
+    """
 
     encoder: EncoderConfig = EncoderConfig()
     projector: ProjectorConfig = ProjectorConfig()
@@ -95,11 +99,12 @@ class GraniteConfig:
     audio_token_id: int = 49155
     has_lora_adapter: bool = True
     tie_word_embeddings: bool = True
+    adapter_merged: bool = False
     raw: dict = field(default_factory=dict, compare=False, repr=False)
 
     def merged(self) -> GraniteConfig:
         """The same model with its adapter merged into the weights."""
-        return replace(self, has_lora_adapter=False, raw={**self.raw, "has_lora_adapter": False})
+        return replace(self, has_lora_adapter=False, adapter_merged=True)
 
     def to_json(self) -> dict:
         """A config.json that this project and transformers 4.57.1 read."""
@@ -111,6 +116,7 @@ class GraniteConfig:
             "model_type": "granite_speech",
             "audio_token_index": self.audio_token_id,
             "has_lora_adapter": self.has_lora_adapter,
+            "adapter_merged": self.adapter_merged,
             "tie_word_embeddings": self.tie_word_embeddings,
             "window_size": window,
             "downsample_rate": rate,
@@ -194,6 +200,7 @@ def parse_config(raw: dict[str, Any]) -> GraniteConfig:
         audio_token_id=raw.get("audio_token_id", raw.get("audio_token_index", GraniteConfig.audio_token_id)),
         has_lora_adapter=raw.get("has_lora_adapter", True),
         tie_word_embeddings=tied,
+        adapter_merged=raw.get("adapter_merged", False),
         raw=raw,
     )
 

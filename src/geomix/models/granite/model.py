@@ -67,6 +67,11 @@ class GraniteSpeech(nn.Module):
         """Token ids (batch, tokens) with expanded placeholders, and features (audios, T, 160) -> logits (batch, tokens, vocabulary).
 
         mask: (batch, tokens) bool, False for left padding. `masked=False`: padding frames leak as in transformers.
+        Raises ValueError for text without audio when the adapter, which is for audio, is merged into the weights.
         """
+        if features is None and cache is None and self.config.adapter_merged:
+            raise ValueError(
+                'the adapter for audio is merged into this model: load it with adapter="ignore" for text alone'
+            )
         rows = None if features is None else self.audio_rows(features, lengths, masked=masked)
         return self.language_model(self.embed(input_ids, rows), mask, cache)

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from geomix.errors import UserError
 from geomix.files import read_json
+from geomix.models.granite.config import GraniteConfig
 
 AUDIO = "<|audio|>"
 TRANSCRIBE = "can you transcribe the speech into a written format?"  # the instruction of the 3.3 cards
@@ -37,16 +38,16 @@ class PromptTokenizer:
         self._source, self._template = template, environment.from_string(template)
 
     @classmethod
-    def load(cls, folder: str | Path, *, audio_token_id: int) -> PromptTokenizer:
+    def load(cls, folder: str | Path, config: GraniteConfig) -> PromptTokenizer:
         """Read a checkpoint folder; UserError names the file that is absent, or the placeholder's wrong id."""
         folder = Path(folder)
         path = folder / "tokenizer.json"
         if not path.exists():
             raise UserError(f"{path}: not here: copy the checkpoint's tokenizer files into the folder")
         tokenizer = Tokenizer.from_file(str(path))
-        if tokenizer.token_to_id(AUDIO) != audio_token_id:
+        if tokenizer.token_to_id(AUDIO) != config.audio_token_id:
             raise UserError(
-                f"{path}: {AUDIO} has id {tokenizer.token_to_id(AUDIO)}, config.json says {audio_token_id}: "
+                f"{path}: {AUDIO} has id {tokenizer.token_to_id(AUDIO)}, config.json says {config.audio_token_id}: "
                 "the two are not of one checkpoint"
             )
         settings = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
@@ -56,14 +57,17 @@ class PromptTokenizer:
             raise UserError(
                 f"{folder}: no chat_template in tokenizer_config.json and no chat_template.jinja: copy them too"
             )
-        text = read_json(folder / "config.json")["text_config"]
         generation = (
             read_json(folder / "generation_config.json") if (folder / "generation_config.json").exists() else {}
         )
-        end = generation.get("eos_token_id", text.get("eos_token_id"))
+        end = generation.get("eos_token_id", config.text.eos_token_id)
+        if end is None:
+            raise UserError(
+                f"{folder}: neither generation_config.json nor config.json has an eos_token_id: add it to one"
+            )
         end = end if isinstance(end, list) else [end]
-        pad = generation.get("pad_token_id", text.get("pad_token_id"))
-        return cls(tokenizer, template, audio_token_id, end, end[0] if pad is None else pad)
+        pad = generation.get("pad_token_id", config.text.pad_token_id)
+        return cls(tokenizer, template, config.audio_token_id, end, end[0] if pad is None else pad)
 
     def render(self, instruction: str = TRANSCRIBE, system: str | None = "default") -> str:
         """The prompt text for one audio. `system`: a text, None for no system turn, "default" for what the cards of the family use."""
