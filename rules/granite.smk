@@ -1,6 +1,8 @@
 # Published Granite Speech checkpoints as reference rows: decode every evaluation set with the whole model and with the encoder's
 # own CTC head, and score both with the shared scorer. `granite.checkpoints` names local folders; nothing is downloaded.
 
+import re
+
 GRANITE = config["granite"]
 # an arm of the reference rows: the checkpoint's name, with -ctc behind it for the CTC head alone
 GRANITE_ARMS = {

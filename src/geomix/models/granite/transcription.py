@@ -17,7 +17,7 @@ from geomix.models.granite.prompt import TRANSCRIBE, PromptTokenizer
 from geomix.models.granite.search import beam_search, greedy_search
 
 WINDOW_SECONDS = (
-    40.0  # longest piece of audio given to the model at once; no LibriSpeech utterance (35 s at most) is cut
+    40.0  # longest piece of audio given to the model at once: no LibriSpeech utterance is cut (35 s at most)
 )
 SEARCH_SECONDS = 3.0  # a cut is made at the quietest place of a window's last 3 s
 LEAST_SECONDS = 1.0  # no piece after a cut is shorter: the models invent words on very short audio
@@ -26,7 +26,7 @@ LEAST_SECONDS = 1.0  # no piece after a cut is shorter: the models invent words 
 def cut_windows(waveform: np.ndarray, seconds: float = WINDOW_SECONDS) -> list[tuple[int, int]]:
     """Start and end samples of the windows, of at most `seconds` each, that together are the recording (16 kHz).
 
-    Each cut lies in the quietest 40 ms of the window's last 3 s (or its last half, if that is shorter).
+    Each cut lies in the quietest 40 ms of the window's last 3 s, at least 1 s before the recording's end.
     Raises UserError when a window would be too short to cut (less than 4 s).
     """
     if seconds < LEAST_SECONDS + SEARCH_SECONDS:
