@@ -266,6 +266,29 @@ def test_self_similarity_is_a_squared_norm_only_with_reversion():
     assert (op.product(CL3, q, q)[..., 0] < 0).any()
 
 
+@pytest.mark.parametrize("signature", [(3, 0, 0), (1, 3, 0), (3, 0, 1)])
+def test_attention_with_grade_tied_projections_is_equivariant(signature):
+    """Its score is invariant under Pin, so only the projections could break the symmetry."""
+    algebra = Algebra(*signature)
+    heads, channels = 2, 2
+    module = MultivectorAttention(heads * channels * algebra.dim, heads, signature, temperature="grade").double()
+    width = heads * channels
+    tied = lambda: randomise(mv.MultivectorLinear(algebra, width, width, terms=0, bias="none")).weight_matrix()
+    with torch.no_grad():
+        module.log_temperature.add_(torch.randn_like(module.log_temperature) * 0.1)
+        module.qkv.weight.copy_(torch.cat([tied() for _ in range(3)]) * 0.3)
+        module.out.weight.copy_(tied())
+        module.qkv.bias.zero_()
+        module.out.bias.zero_()
+    frames = frames_of(6)
+    attend = lambda x: module(x.flatten(-2), frames).unflatten(-1, (width, algebra.dim))
+    x = torch.randn(1, 6, width, algebra.dim, dtype=torch.float64) * 0.3
+    check_pin_equivariance(algebra, attend, x)
+    free = MultivectorAttention(width * algebra.dim, heads, signature).double()
+    with pytest.raises(AssertionError):
+        check_pin_equivariance(algebra, lambda x: free(x.flatten(-2), frames).unflatten(-1, (width, algebra.dim)), x)
+
+
 def test_padding_and_the_future_do_not_reach_real_frames():
     module = MultivectorAttention(48, 2, rotors=True, value_terms=2)
     x = torch.randn(2, 7, 48)

@@ -2,8 +2,8 @@
 
 llvmlite is the compiler inside numba. It is used directly because numba spends seconds on type inference of a 1,000-term
 body and relies on the loop vectoriser; here the vectors are explicit, a Cl(5) kernel compiles in a fraction of a second, no
-C++ compiler is involved, and a warm start only maps an object file. A kernel reads each component as a row (component-major),
-so that one pass moves every number once.
+C++ compiler is involved, and a warm start only maps an object file. Fastest is one row a component (component-major): vectors are
+then plain loads. Tensors stored by batch entry are gathered element by element in registers, without a transposed copy.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ TYPES = {torch.float32: "float", torch.float64: "double"}
 THREAD_LANES = 16384  # batch entries worth a thread of their own
 
 
-def llvm_ir(program: Program, dtype: torch.dtype) -> str:
-    """The kernel as LLVM IR: void kernel(pointers of inputs and outputs, row strides of the same, n), n >= LANES.
+def llvm_ir(program: Program, dtype: torch.dtype, by_entry: frozenset[str] = frozenset()) -> str:
+    """The kernel as LLVM IR: void kernel(pointers of inputs and outputs, strides of the same, n), n >= LANES.
+
+    A stride is the distance between components, or, for the tensors named in `by_entry`, whose components are adjacent, the
+    distance between batch entries.
 
     The last vector of a batch that is no multiple of LANES overlaps the one before it: outputs never alias inputs, so
     computing an entry twice is harmless, and no scalar tail is needed.
@@ -58,9 +61,30 @@ def llvm_ir(program: Program, dtype: torch.dtype) -> str:
         )
         return f"%p_{x}_{c}"
 
+    def element(x: str, c: int, lane: int) -> str:
+        lines.append(f"  %p_{x}_{c}_{lane} = getelementptr inbounds {scalar}, ptr %e_{x}_{lane}, i64 {c}")
+        return f"%p_{x}_{c}_{lane}"
+
+    for x in arguments:
+        for lane in range(lanes) if x in by_entry else ():
+            lines.extend(
+                [
+                    f"  %t_{x}_{lane} = add i64 %at, {lane}",
+                    f"  %i_{x}_{lane} = mul i64 %t_{x}_{lane}, %stride_{x}",
+                    f"  %e_{x}_{lane} = getelementptr inbounds {scalar}, ptr %{x}, i64 %i_{x}_{lane}",
+                ]
+            )
     for x, size in program.inputs.items():
         for c in range(size):
-            lines.append(f"  %{x}_{c} = load {vector}, ptr {address(x, c)}, align {dtype.itemsize}")
+            if x not in by_entry:
+                lines.append(f"  %{x}_{c} = load {vector}, ptr {address(x, c)}, align {dtype.itemsize}")
+                continue
+            value = "poison"
+            for lane in range(lanes):
+                name = f"%{x}_{c}" if lane == lanes - 1 else f"%v_{x}_{c}_{lane}"
+                lines.append(f"  %l_{x}_{c}_{lane} = load {scalar}, ptr {element(x, c, lane)}, align {dtype.itemsize}")
+                lines.append(f"  {name} = insertelement {vector} {value}, {scalar} %l_{x}_{c}_{lane}, i32 {lane}")
+                value = name
     for x, components in program.outputs.items():
         for c, terms in enumerate(components):
             value = "zeroinitializer"
@@ -76,7 +100,12 @@ def llvm_ir(program: Program, dtype: torch.dtype) -> str:
                         f"  {name} = call {vector} @{fma}({vector} {factor}, {vector} %{v}_{j}, {vector} {value})"
                     )
                 value = name
-            lines.append(f"  store {vector} {value}, ptr {address(x, c)}, align {dtype.itemsize}")
+            if x not in by_entry:
+                lines.append(f"  store {vector} {value}, ptr {address(x, c)}, align {dtype.itemsize}")
+                continue
+            for lane in range(lanes):
+                lines.append(f"  %s_{x}_{c}_{lane} = extractelement {vector} {value}, i32 {lane}")
+                lines.append(f"  store {scalar} %s_{x}_{c}_{lane}, ptr {element(x, c, lane)}, align {dtype.itemsize}")
     lines += [
         f"  %next = add i64 %t, {lanes}",
         "  %more = icmp slt i64 %next, %n",
@@ -103,12 +132,12 @@ def _target():
 
 
 @lru_cache(maxsize=512)
-def compile_program(program_key: tuple, dtype: torch.dtype):
-    """The callable of a program (`Compiled`); `program_key` is (maker, table), as `program.forward_program` and its table."""
+def compile_program(program_key: tuple, dtype: torch.dtype, by_entry: frozenset[str] = frozenset()):
+    """(engine, C function, sizes of the outputs); `program_key` is (maker, table), as `program.forward_program` and its table."""
     maker, table = program_key
     program = maker(table)
     llvm, machine, host = _target()
-    ir = llvm_ir(program, dtype)
+    ir = llvm_ir(program, dtype, by_entry)
     path = cache_folder("cpu") / f"{hashlib.sha256((host + ir).encode()).hexdigest()[:24]}.o"
     if path.exists():
         code = path.read_bytes()
@@ -141,25 +170,35 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def run(program_key: tuple, inputs: tuple[torch.Tensor, ...], out: tuple[torch.Tensor, ...] | None = None):
-    """Runs a program on component-major inputs (components, N) of one dtype, fp32 or fp64; returns its outputs (c, N).
+    """Runs a program on inputs (components, N) of one dtype, fp32 or fp64; returns its outputs (c, N).
 
-    Rows must be contiguous (they are copied otherwise). With `out` given, results are written there. Batches of
-    THREAD_LANES entries or more per thread are split over torch.get_num_threads() threads; the result does not depend on it.
+    Components may be rows or adjacent (the transpose of a contiguous (N, c)); other strides are copied first. Outputs are
+    stored as the first input is, unless `out` is given. Batches of THREAD_LANES entries or more per thread are split
+    over torch.get_num_threads() threads; the result does not depend on it.
     """
     dtype, n = inputs[0].dtype, inputs[0].shape[1]
-    _, function, sizes = compile_program(program_key, dtype)
+    maker, table = program_key
+    program = maker(table)
+    inputs = tuple(x if x.stride(1) == 1 or (x.stride(0) == 1 and x.shape[0] > 1) else x.contiguous() for x in inputs)
     if out is None:
-        out = tuple(torch.empty(size, n, dtype=dtype) for size in sizes)
+        sizes = [len(components) for components in program.outputs.values()]
+        if inputs[0].stride(1) == 1:
+            out = tuple(torch.empty(size, n, dtype=dtype) for size in sizes)
+        else:
+            out = tuple(torch.empty(n, size, dtype=dtype).t() for size in sizes)
     if n == 0:
         return out
     lanes = LANES[dtype]
     if n < lanes:  # shorter than one vector: work on a padded copy
-        padded = tuple(torch.nn.functional.pad(x, (0, lanes - n)) for x in inputs)
+        padded = tuple(torch.nn.functional.pad(x, (0, lanes - n)).contiguous() for x in inputs)
         for result, wide in zip(out, run(program_key, padded), strict=True):
             result.copy_(wide[:, :n])
         return out
-    tensors = [x if x.stride(1) == 1 else x.contiguous() for x in inputs] + list(out)
-    strides = [x.stride(0) for x in tensors]
+    tensors = [*inputs, *out]
+    rows = [x.stride(1) == 1 for x in tensors]
+    by_entry = frozenset(x for x, row in zip((*program.inputs, *program.outputs), rows, strict=True) if not row)
+    function = compile_program(program_key, dtype, by_entry)[1]
+    strides = [x.stride(0 if row else 1) for x, row in zip(tensors, rows, strict=True)]
     parts = max(1, min(torch.get_num_threads(), n // THREAD_LANES))
     if parts == 1:
         function(*[x.data_ptr() for x in tensors], *strides, n)
@@ -168,11 +207,12 @@ def run(program_key: tuple, inputs: tuple[torch.Tensor, ...], out: tuple[torch.T
     bounds = [(start, min(start + step, n)) for start in range(0, n, step)]
     if bounds[-1][1] - bounds[-1][0] < lanes:  # a sliver joins its neighbour
         bounds[-2:] = [(bounds[-2][0], n)]
-    jobs = [
-        _pool().submit(function, *[x.data_ptr() + start * dtype.itemsize for x in tensors], *strides, stop - start)
-        for start, stop in bounds[1:]
-    ]
-    function(*[x.data_ptr() + bounds[0][0] * dtype.itemsize for x in tensors], *strides, bounds[0][1] - bounds[0][0])
+
+    def part(start: int, stop: int) -> None:
+        function(*[x.data_ptr() + start * x.stride(1) * dtype.itemsize for x in tensors], *strides, stop - start)
+
+    jobs = [_pool().submit(part, *bound) for bound in bounds[1:]]
+    part(*bounds[0])
     for job in jobs:
         job.result()
     return out
