@@ -195,10 +195,9 @@ def test_cold_start_needs_no_compiler_and_warm_start_is_quick(tmp_path):
     cold = run()
     assert len(list((tmp_path / "cache" / "cpu").glob("*.o"))) == 2
     # a busy CI machine may interrupt a start once; what is promised is the start, not the interruption
-    warm = min(run() for _ in range(3))
+    warm = min(run() for _ in range(2))
     assert cold < 5
-    assert warm < 0.25 * 1.0  # includes importing llvmlite in the new process (the kernel alone: see below)
-    cpu.compile_program.cache_clear()
+    assert warm < 0.25  # with the import of llvmlite in the new process; the kernels alone:
     table = Algebra.truncated(5, 3).product()
     cpu.compile_program((forward_program, table), torch.float32)
     times = []
