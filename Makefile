@@ -30,7 +30,7 @@ env: .venv/.run-stamp ## the pinned environment, in .venv
 demo: .venv/.run-stamp ## train, decode, score and compare four arms on a built-in speech corpus (about 8 minutes on 2 cores)
 	@echo "== demo: synthesise a small speech corpus, train four arms, decode, score, compare"
 	$(BIN)/snakemake --configfile config/demo.yaml --cores $(CORES)
-	@$(BIN)/geomix tables results/demo --print-only
+	@$(BIN)/geomix tables results/demo
 
 # Debian packages that only tests use; without root those tests skip and say why
 debian-packages:

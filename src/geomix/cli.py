@@ -15,7 +15,9 @@ COMMANDS = {
     "tables": "rebuild the tables and figures of a results folder from its scores and records",
     "transcribe": "decode audio files with a trained model",
     "status": "which runs of a study are done, running (with the time left) or failed",
-    "bench": "benchmarks: training step, mixer, scorer, bootstrap, products",
+    "plan": "what a study will cost before it starts: jobs, hours, disk, longest chain",
+    "granite": "Granite Speech: transcribe, the encoder's CTC head, convert checkpoints",
+    "bench": "what the hot code costs: step, statistics, product, mixer",
 }
 
 
