@@ -135,6 +135,17 @@ def test_printed(full, tmp_path, monkeypatch, capsys):
         command.run(parser.parse_args(["--utilisation", "10", "5"]))
 
 
+def test_the_page_states_the_plan(full, tmp_path):
+    """docs/cluster.md gives the full study's runs, hours and gigabytes as the plan does."""
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    plan = make_plan(full, tmp_path)
+    low, high = hours_of(plan.trainings)
+    assert f"{len(plan.trainings)} trainings, {low:.0f} to {high:.0f} A100 hours" in page
+    assert f"two trainings, {plan.chain_hours[0]:.0f} to {plan.chain_hours[1]:.0f} h" in page
+    stated = re.findall(r"^\| `\w+/`: .*?\| +([\d.]+) \|", page, re.MULTILINE)
+    assert stated == [f"{stored.bytes / 1e9:.1f}" for stored in plan.storage]
+
+
 @pytest.mark.workflow
 @pytest.mark.parametrize("overlay", [None, "two_seeds"])
 def test_jobs_are_snakemakes(tmp_path, overlay):

@@ -371,6 +371,15 @@ def test_interruptions_leave_no_trace(outcomes):
     }
 
 
+def test_the_page_names_scenarios():
+    """Each test that docs/cluster.md's table of failures names is one of these or a folder of tests."""
+    rows = [row.split("|") for row in (ROOT / "docs" / "cluster.md").read_text().splitlines() if row.startswith("|")]
+    named = [cell for row in rows if len(row) == 7 for cell in row[-2].split(",")]
+    assert set(re.findall(r"`(\w+)`", " ".join(named))) <= SCENARIOS.keys()
+    assert all((ROOT / folder).is_dir() for folder in re.findall(r"tests/\w+", " ".join(named)))
+    assert len(named) > 10
+
+
 def test_stops_what_it_started(tmp_path):
     """After a failure inside the block no daemon, job or file outside the folder is left."""
     if reason := missing():
