@@ -132,3 +132,36 @@ def test_fused_kernels_compile_for_gpus_without_one(capability, shared_limit):
         assert f".target sm_{capability}" in ptx
         assert "mma" in ptx and not ATOMIC.search(ptx)
         assert compiled.metadata.shared <= shared_limit
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("kind", ["wedge", "signed"])
+def test_anchor_kernels_compile_for_gpus_without_one(capability, kind):
+    triton = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    fused = pytest.importorskip("geomix.kernels.pair_mixer.fused_anchors")
+    if not isinstance(fused._forward_kernel, triton.JITFunction):
+        pytest.skip("TRITON_INTERPRET is set: nothing is compiled")
+    constants = {
+        "R": 32, "BLOCK_R": 32, "OFFSETS": 6, "BLOCK": fused.FRAMES, "TWO_SIDED": True, "MIN_SINE": 1e-3, "EPS": 1e-6,
+        "KIND": fused.norm_kind(product_of_kind(kind, 32, 0)),
+    }  # fmt: skip
+    types = {"mask": "*i1", "offsets": "*i32", "count": "*i64", "frames": "i32", "length": "i32"}
+    for kernel in (fused._forward_kernel, fused._backward_kernel):
+        signature = {n: "constexpr" if n in constants else types.get(n, "*fp32") for n in kernel.arg_names}
+        compiled = triton.compile(
+            ASTSource(kernel, signature, constexprs=constants),
+            target=GPUTarget("cuda", capability, 32),
+            options={"num_warps": 4},
+        )
+        assert f".target sm_{capability}" in compiled.asm["ptx"]
+        assert not ATOMIC.search(compiled.asm["ptx"])
+
+
+def test_norm_kinds_are_recognised_from_the_table():
+    fused = pytest.importorskip("geomix.kernels.pair_mixer.fused_anchors")
+    kinds = [fused.norm_kind(product_of_kind(k, 5, 0)) for k in ("wedge", "symmetric", "signed", "geometric")]
+    assert kinds == [0, 1, 2, 3]
+    assert fused.norm_kind(PairProduct.clifford(3)) is None

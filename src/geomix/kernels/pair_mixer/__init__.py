@@ -1,4 +1,7 @@
-"""The whole pair mixer as one operation: the definition (`naive.py`), the Triton form (`fused.py`), and the choice between them."""
+"""The whole pair mixer as one operation: the definition (`naive.py`), its Triton form and the choice between them.
+
+`fused_anchors.py` averages the normalised partners of each frame, `fused.py` does the rest.
+"""
 
 from __future__ import annotations
 
@@ -56,11 +59,13 @@ def pair_mixer(
             "the fused pair mixer takes the anchored form of pair products, width 512 at most and no float64."
         )
     from geomix.kernels.pair_mixer.fused import fused_pair_mixer
+    from geomix.kernels.pair_mixer.fused_anchors import fused_anchors, norm_kind
 
     device = u.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else u.dtype
     with torch.autocast(device, enabled=False):
-        past, future, z, count = anchors(f, z.float(), mask, tuple(offsets), two_sided, min_sine, eps)
+        take_anchors = anchors if norm_kind(f) is None else fused_anchors
+        past, future, z, count = take_anchors(f, z.float(), mask, tuple(offsets), two_sided, min_sine, eps)
         weight = torch.ones_like(count) if empty == "bias" else count > 0
         rows = [None if x is None else x.reshape(-1, x.shape[-1]) for x in (u, past, future, z)]
         y = fused_pair_mixer(f, *rows, weight.reshape(-1), project, project_bias, gate, gate_bias, blend, dtype)
