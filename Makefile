@@ -6,7 +6,7 @@ CORES ?= $(shell nproc)
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env demo test lint debian-packages bench clean-demo
+.PHONY: help env demo test lint debian-packages granite-mutations clean-demo
 
 help: ## what can be made here
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
@@ -27,6 +27,15 @@ env: .venv/.run-stamp ## the pinned environment, in .venv
 	$(BIN)/pip install --quiet --requirement requirements-test.txt
 	@touch $@
 
+# transformers 4.57.1, the peer of Granite Speech: an environment of its own over .venv's torch (seconds, 100 MB)
+.venv-peer/.stamp: requirements-peer.txt .venv/.test-stamp
+	@echo "== making .venv-peer: transformers 4.57.1 beside .venv's torch"
+	test -x .venv-peer/bin/python || $(BIN)/python -m venv --without-pip .venv-peer
+	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')')" \
+	  > "$$(.venv-peer/bin/python -c 'import site; print(site.getsitepackages()[0])')/main-environment.pth"
+	$(BIN)/pip --python .venv-peer/bin/python install --quiet --no-deps --requirement requirements-peer.txt
+	@touch $@
+
 demo: .venv/.run-stamp ## train, decode, score and compare four arms on a built-in speech corpus (about 8 minutes on 2 cores)
 	@echo "== demo: synthesise a small speech corpus, train four arms, decode, score, compare"
 	$(BIN)/snakemake --configfile config/demo.yaml --cores $(CORES)
@@ -35,7 +44,7 @@ demo: .venv/.run-stamp ## train, decode, score and compare four arms on a built-
 # Debian packages that only tests use; without root those tests skip and say why
 debian-packages:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  missing=""; for p in sctk; do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
+	  missing=""; for p in sctk slurm-wlm munge; do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
 	  if [ -n "$$missing" ]; then echo "== installing Debian packages for tests:$$missing"; \
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi; \
 	fi
@@ -45,9 +54,14 @@ lint: .venv/.test-stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/snakefmt --check -l 120 Snakefile rules
 
-test: .venv/.test-stamp debian-packages lint ## all tests (the environment and Debian packages they need are installed first)
+test: .venv/.test-stamp .venv-peer/.stamp debian-packages lint ## all tests (the environments and Debian packages they need are installed first)
+	@echo "== tests against transformers 4.57.1"
+	.venv-peer/bin/python -m pytest -m peer tests/models/granite
 	@echo "== tests"
-	$(BIN)/python -m pytest --durations=15
+	$(BIN)/python -m pytest -m "not peer" --durations=25
+
+granite-mutations: .venv/.test-stamp ## each fault that a Granite implementation may have, put in and caught
+	$(BIN)/python -m tests.granite_mutations
 
 clean-demo: ## forget the demo run and its corpus
 	rm -rf results/demo state/demo data/demo
