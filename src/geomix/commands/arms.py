@@ -15,7 +15,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="overlays on config.yaml, later ones winning, as Snakemake takes them",
     )
-    parser.add_argument("--vocab", type=int, help="output units, instead of the configuration's tokenizer.size")
+    parser.add_argument(
+        "--vocab",
+        type=int,
+        help="output units, instead of the configuration's tokenizer.size (null there: as many as the text has)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -39,10 +39,11 @@ def arm_config(config: Mapping[str, Any], arm: str, vocab: int | None = None, se
         if key in model:
             raise UserError(f"model.{key}: not a key of the common model; {_BELONGS[key]}")
     if vocab is None:
-        try:
-            vocab = config["tokenizer"]["size"]
-        except (KeyError, TypeError):
-            raise UserError("tokenizer.size: missing; it is the number of output units") from None
+        vocab = (config.get("tokenizer") or {}).get("size")
+        if vocab is None:
+            raise UserError(
+                "tokenizer.size: not given, so the number of output units is the trained tokenizer's: say it"
+            )
     if "ff_dim" in own:
         model["ff_dim"] = own["ff_dim"]
     return ConformerConfig.from_dict({**model, "vocab": vocab, "mixer": definition, "seed": seed})
