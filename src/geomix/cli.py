@@ -13,6 +13,7 @@ COMMANDS = {
     "score": "WER and CER of a Kaldi text file of hypotheses against a reference",
     "compare": "difference in WER between two hypothesis files, with its interval over speakers",
     "tables": "rebuild the tables and figures of a results folder from its scores and records",
+    "claims": "what has been claimed and how it is known: measured, derived or not run",
     "transcribe": "decode audio files with a trained model",
     "status": "which runs of a study are done, running (with the time left) or failed",
     "plan": "what a study will cost before it starts: jobs, hours, disk, longest chain",
