@@ -1,0 +1,41 @@
+# The speed probe (e00): each piece in a process of its own, one at a time (a piece takes all cores), then the table.
+
+from geomix.studies.speed_probe import PIECES
+
+
+localrules:
+    speed,
+    speed_report,
+
+
+rule speed_piece:
+    output:
+        "results/speed/pieces/{piece}.json",
+    log:
+        "logs/speed/{piece}.log",
+    wildcard_constraints:
+        piece="|".join(re.escape(piece) for piece in PIECES),
+    threads: workflow.cores or 1
+    params:
+        device=config["training"]["device"],
+    script:
+        "../workflow_scripts/speed_piece.py"
+
+
+rule speed_report:
+    input:
+        expand("results/speed/pieces/{piece}.json", piece=PIECES),
+    output:
+        csv="results/speed/e00.csv",
+        markdown="results/speed/e00.md",
+        record="results/speed/record.json",
+        plots=expand("results/speed/{name}.{form}", name=["block", "encoder"], form=["svg", "png"]),
+    log:
+        "logs/speed/report.log",
+    script:
+        "../workflow_scripts/speed_report.py"
+
+
+rule speed:
+    input:
+        rules.speed_report.output,

@@ -1,0 +1,188 @@
+"""Training the language models: batches, perplexity, collapse to the unigram table and its detector, resume, diagnostics."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from geomix.errors import UserError
+from geomix.files import write_json
+from geomix.language.perplexity import cross_entropy_of_unigrams, unigram_entropy
+from geomix.language.training_task import LanguageTask, build_model, partner_diagnostics, train_arm
+from geomix.models.transformer_lm import load_language_model
+
+BLOCK, VOCABULARY = 16, 24
+
+
+def chain(tokens, seed):
+    """A Markov chain in which the next token is one of two, of frequencies that differ: context is worth a lot."""
+    generator = np.random.default_rng(seed)
+    followers = np.random.default_rng(0).integers(0, VOCABULARY, size=(VOCABULARY, 2))
+    ids = [0]
+    for choice in generator.random(tokens - 1):
+        ids.append(int(followers[ids[-1], int(choice < 0.2)]) if choice < 0.9 else int(generator.integers(VOCABULARY)))
+    return np.array(ids, dtype=np.int32)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A prepared corpus of three chains with the files and the summary that `prepare_corpus` writes."""
+    folder = tmp_path_factory.mktemp("chain")
+    splits = {"train": chain(BLOCK * 17 * 36 + 5, 1), "valid": chain(17 * 30, 2), "test": chain(17 * 20 + 3, 3)}
+    for split, ids in splits.items():
+        np.save(folder / f"{split}.npy", ids)
+    parts = {
+        split: {
+            "tokens": len(ids),
+            "unigram_cross_entropy": cross_entropy_of_unigrams(splits["train"], ids, VOCABULARY),
+        }
+        for split, ids in splits.items()
+    }
+    summary = {"name": "chain", "vocabulary": VOCABULARY, "block": BLOCK, "splits": parts, "hashes": {"train": "x"}}
+    write_json(folder / "corpus.json", {**summary, "unigram_entropy": unigram_entropy(splits["train"])})
+    return folder
+
+
+def settings(mixer=None, seed=0, model=None, **training):
+    return {
+        "track": "language",
+        "seed": seed,
+        "model": {
+            "positions": BLOCK, "blocks": 2, "width": 32, "ff_dim": 64, "init_std": 0.1,
+            "mixer": mixer or {"mixer": "pair", "rank": 6, "offsets": [1, 2, 4]}, **(model or {}),
+        },
+        "training": {
+            "epochs": 2, "batch": 16, "accumulation": 1, "optimizer": "adamw", "learning_rate": 0.01, "weight_decay": 0.01,
+            "schedule": "cosine_per_epoch", "warmup": 1, "clip": 0.0, "precision": "fp32", "detect_after": 10, **training,
+        },
+    }  # fmt: skip
+
+
+def train(data, tmp_path, given, arm="arm"):
+    return train_arm(
+        given,
+        data,
+        about={"run": "test", "arm": arm},
+        state_root=tmp_path / "state",
+        out=tmp_path / "out",
+        device="cpu",
+    )
+
+
+def task_of(data, seed=0, batch=16):
+    return LanguageTask(data, positions=BLOCK, batch=batch, seed=seed, device=torch.device("cpu"), flops_per_token=1.0)
+
+
+def test_batches_hold_every_block_once_and_depend_on_seed_and_epoch_alone(data):
+    blocks = np.load(data / "train.npy")
+    count = len(blocks) // (BLOCK + 1)
+    whole = blocks[: count * (BLOCK + 1)].reshape(count, BLOCK + 1)
+    epochs = {}
+    for seed, epoch in ((0, 1), (0, 2), (1, 1)):
+        batches = task_of(data, seed, batch=25).batches(epoch)
+        assert [len(b.inputs["tokens"]) for b in batches] == [25] * (count // 25) + [count % 25]
+        tokens = torch.cat([b.inputs["tokens"] for b in batches])
+        targets = torch.cat([b.inputs["targets"] for b in batches])
+        assert (tokens[:, 1:] == targets[:, :-1]).all()
+        rows = np.concatenate([tokens.numpy(), targets[:, -1:].numpy()], axis=1)
+        assert (rows[np.lexsort(rows.T)] == whole[np.lexsort(whole.T)]).all()
+        assert sum(b.work for b in batches) == count * BLOCK
+        epochs[seed, epoch] = rows
+    again = task_of(data, 0, batch=25).batches(2)
+    assert (again[3].inputs["tokens"].numpy() == epochs[0, 2][75:100, :-1]).all()
+    assert (epochs[0, 1] != epochs[0, 2]).any() and (epochs[0, 1] != epochs[1, 1]).any()
+
+
+def test_perplexity_is_that_of_a_loop_over_tokens(data):
+    model = build_model(settings(), VOCABULARY).eval()
+    found = task_of(data, batch=7).perplexity(model, "test")
+    tokens = torch.from_numpy(np.load(data / "test.npy")[: 17 * 20].reshape(20, 17)).long()
+    losses = F.cross_entropy(model.logits(tokens[:, :-1]).transpose(1, 2), tokens[:, 1:], reduction="none").detach()
+    assert found["token"] == pytest.approx(math.exp(losses.mean()), rel=1e-5)
+    means = [losses[i : i + 7].mean() for i in (0, 7, 14)]  # the last batch has six blocks
+    assert found["batch_mean"] == pytest.approx(math.exp(sum(means) / 3), rel=1e-5)
+    assert found["batch_mean"] != pytest.approx(found["token"], rel=1e-6)
+
+
+@pytest.mark.parametrize("mixer", [None, {"mixer": "attention", "heads": 2}], ids=["pair", "attention"])
+def test_a_run_learns_context_and_leaves_its_record(data, tmp_path, mixer):
+    record = train(data, tmp_path, settings(mixer))
+    floor = json.loads((data / "corpus.json").read_text())["splits"]["valid"]["unigram_cross_entropy"]
+    assert math.log(record["perplexity"]["valid"]["token"]) < 0.8 * floor
+    epochs = [json.loads(line) for line in (tmp_path / "out/log.jsonl").read_text().splitlines()]
+    epochs = {line["epoch"]: line for line in epochs if line["kind"] == "epoch"}
+    best = min(epochs, key=lambda n: epochs[n]["dev_perplexity"])
+    assert record["best_epoch"] == best
+    assert record["perplexity"]["valid"]["batch_mean"] == pytest.approx(epochs[best]["dev_perplexity"], rel=1e-6)
+    # the model on disk is the best epoch's, and needs nothing else
+    model = load_language_model(tmp_path / "out")
+    assert task_of(data).perplexity(model, "test") == pytest.approx(record["perplexity"]["test"], rel=1e-6)
+    for key in ("commit", "device", "packages", "wall_seconds", "parameters", "tokens_per_second", "settings_hash"):
+        assert key in record
+
+
+def test_the_best_epoch_is_kept_when_later_ones_are_worse(data, tmp_path):
+    """A rate that wrecks the model after the first epoch: the cosine of three epochs starts high and never recovers."""
+    record = train(data, tmp_path, settings(epochs=3, learning_rate=0.01, detect_after=None))
+    log = [json.loads(line) for line in (tmp_path / "out/log.jsonl").read_text().splitlines()]
+    scores = [line["dev_perplexity"] for line in log if line["kind"] == "epoch"]
+    assert record["perplexity"]["valid"]["batch_mean"] == pytest.approx(min(scores), rel=1e-6)
+
+
+def test_a_finished_run_is_not_trained_again(data, tmp_path):
+    first = train(data, tmp_path, settings(epochs=1))
+    again = train(data, tmp_path, settings(epochs=1))
+    assert again["updates"] == first["updates"] and again["attempts"] == first["attempts"]
+    assert again["perplexity"] == first["perplexity"]
+    other = train(data, tmp_path, settings(epochs=1, seed=1))
+    assert other["settings_hash"] != first["settings_hash"] and other["perplexity"] != first["perplexity"]
+
+
+def test_collapse_to_the_unigram_table_is_stopped_with_its_sentence(data, tmp_path):
+    """Post-norm, small initial weights and a high rate: the run answers with the word frequencies, whatever the context."""
+    given = settings(
+        {"mixer": "attention", "heads": 2},
+        model={"blocks": 6, "init_std": 0.02},
+        learning_rate=0.3,
+        epochs=4,
+        detect_after=30,
+    )
+    with pytest.raises(UserError, match=r"arm/seed0 sits at the unigram floor after [0-9]+ updates .*learning_rate"):
+        train(data, tmp_path, given)
+    assert not (tmp_path / "out" / "record.json").exists()
+    # it did collapse, and did not merely diverge: the loss is the floor's, within a tenth
+    (log,) = (tmp_path / "state").rglob("log.jsonl")
+    steps = [json.loads(line) for line in log.read_text().splitlines()]
+    floor = json.loads((data / "corpus.json").read_text())["unigram_entropy"]
+    assert steps[-1]["kind"] == "step" and 0.95 * floor < steps[-1]["loss"] < 1.1 * floor
+    # the same run at an ordinary rate learns
+    given["training"]["learning_rate"] = 0.003
+    assert math.log(train(data, tmp_path, given)["perplexity"]["valid"]["token"]) < 0.9 * floor
+
+
+def test_diagnostics_by_a_loop():
+    """Median sine, share below 0.05 and mean gate of the first layer, pair by pair."""
+    model = build_model(settings(), VOCABULARY).double().eval()
+    tokens = torch.randint(VOCABULARY, (2, BLOCK), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        # make some partners nearly parallel
+        model.blocks[0].mixer.reduce.weight.mul_(0.02)
+        model.blocks[0].mixer.reduce.bias.fill_(1.0)
+        found = partner_diagnostics(model, tokens)
+        x = model.tokens(tokens) + model.positions.weight[:BLOCK]
+        z = model.blocks[0].mixer.reduce(x)
+        sines = []
+        for sentence in z:
+            for offset in (1, 2, 4):
+                for t in range(offset, BLOCK):
+                    a, b = sentence[t - offset], sentence[t]
+                    cosine = float(a @ b / (a.norm() * b.norm()))
+                    sines.append(math.sqrt(max(0.0, 1 - cosine**2)))
+    assert [entry["block"] for entry in found] == [0, 1]
+    assert found[0]["sine_quantiles"]["0.5"] == pytest.approx(np.median(sines), rel=1e-4)
+    assert 0 < found[0]["narrow_share"] == pytest.approx(np.mean(np.array(sines) < 0.05), abs=1e-6)
+    assert 0 < found[0]["mean_gate"] < 1
+    assert partner_diagnostics(build_model(settings({"mixer": "attention", "heads": 2}), VOCABULARY), tokens) == []

@@ -1,0 +1,118 @@
+"""The speed probe: its work formulas against the published table, its forms against each other, its report."""
+
+import csv
+import json
+
+import pytest
+import torch
+
+from geomix.errors import UserError
+from geomix.studies import speed_probe
+from geomix.studies.speed_probe import ARMS, block_of_form, block_work, build_report, measure_piece, paper_over_anchored
+
+
+def test_flops_of_the_published_table():
+    """GFLOP of a block's training step at 16,384 tokens, L 128, 512, 4096 (attention's scores counted as causal)."""
+    gflop = {
+        form: [round(block_work(form, length)["block"]["flop"] / 1e9, 1) for length in (128, 512, 4096)]
+        for form in ("attention", "anchored", "paper")
+    }
+    assert gflop == {"attention": [80.5, 90.2, 180.4], "anchored": [77.7] * 3, "paper": [140.1] * 3}
+
+
+def test_bytes_are_ordered_as_the_forms_are():
+    numbers = {form: block_work(form, 128)["mixer"]["bytes"] for form in ("paper", "anchored", "fused")}
+    assert numbers["paper"] > 5 * numbers["anchored"] > 5 * numbers["fused"]
+    # the published estimate of the fused block at two bytes a number: 0.43 GB a step, in which GELU is fused too
+    assert block_work("fused", 128, size=2)["block"]["bytes"] == pytest.approx(0.43e9, rel=0.5)
+
+
+def test_the_timed_forms_are_the_same_block():
+    """Paper's form (the definition) and anchored form: value and every gradient, in float64 on odd sizes."""
+    x = torch.randn(3, 37, speed_probe.WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = {}
+    for form in ("paper", "anchored"):
+        block, frames = block_of_form(form, x)
+        block.eval()
+        inputs = x.clone().requires_grad_()
+        y = block(inputs, frames)
+        found[form] = [y, *torch.autograd.grad(y.square().sum(), [inputs, *block.parameters()])]
+    for a, b in zip(*found.values(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_the_arms_are_those_of_the_speech_study():
+    from geomix.models.conformer import ConformerConfig
+    from geomix.models.flops import parameter_count
+
+    counts = {arm: parameter_count(ConformerConfig.from_dict({"vocab": 5000, **keys})) for arm, keys in ARMS.items()}
+    assert counts == {
+        "attention": 26_958_472,
+        "grassmann": 26_021_992,
+        "symmetric": 26_021_992,
+        "no_mixer": 26_945_032,
+    }
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """The probe at a size that takes no time."""
+    monkeypatch.setattr(speed_probe, "TOKENS", 64)
+    monkeypatch.setattr(speed_probe, "LENGTHS", (16, 32))
+    monkeypatch.setattr(speed_probe, "UTTERANCES", 2)
+    monkeypatch.setattr(speed_probe, "UNITS", 5)
+    monkeypatch.setattr(speed_probe, "VOCABULARY", 50)
+    monkeypatch.setattr(
+        speed_probe, "PIECES", ("block-16", "block-32", "encoder-no_mixer-1", "encoder-no_mixer-2", "ctc")
+    )
+    monkeypatch.setattr(
+        speed_probe, "machine_rates", lambda device: {"flops": 1e11, "flops_source": "measured", "bytes": 1e10}
+    )
+
+
+def test_pieces_to_report(small, tmp_path):
+    files = []
+    for piece in speed_probe.PIECES:
+        files.append(tmp_path / f"{piece}.json")
+        measure_piece(piece, files[-1], budget=0.01, device="cpu")
+    record = build_report(files, tmp_path / "out")
+    rows = list(csv.DictReader((tmp_path / "out/e00.csv").open()))
+    assert {(r["what"], r["form"], r["length"]) for r in rows if r["part"] == "block"} == {
+        (what, form, length)
+        for what in ("mixer", "block")
+        for form in ("attention", "paper", "anchored")
+        for length in ("16", "32")
+    }
+    for row in rows:
+        assert float(row["seconds"]) > 0
+        if row["part"] == "block":
+            assert 0 < float(row["of_floor"]) and float(row["gflop"]) > 0 and float(row["gbyte"]) > 0
+    assert set(record["ratios"]["block"]) == {"16", "32"}
+    assert record["ctc"][0]["loss_difference"] < 1e-3 and record["ctc"][0]["gradient_difference"] < 1e-5
+    assert set(record["pieces"]) == set(speed_probe.PIECES)
+    for name in ("block.svg", "block.png", "encoder.svg", "encoder.png", "e00.md", "record.json"):
+        assert (tmp_path / "out" / name).stat().st_size > 200
+
+
+def test_pieces_of_two_machines_are_refused(small, tmp_path):
+    measure_piece("ctc", tmp_path / "a.json", budget=0.01, device="cpu")
+    other = json.loads((tmp_path / "a.json").read_text())
+    other["record"]["threads"] = 64
+    (tmp_path / "b.json").write_text(json.dumps(other))
+    with pytest.raises(UserError, match="with 1 threads and .* with 64 threads"):
+        build_report([tmp_path / "a.json", tmp_path / "b.json"], tmp_path / "out")
+
+
+def test_an_unknown_piece_is_named(tmp_path):
+    with pytest.raises(UserError, match="piece 'block-1' of the speed probe is not known"):
+        measure_piece("block-1", tmp_path / "x.json")
+
+
+def test_ratio_by_hand():
+    rows = [
+        {"part": "block", "what": what, "form": form, "length": 128, "seconds": seconds}
+        for what, form, seconds in (
+            ("mixer", "paper", 3.0), ("mixer", "anchored", 0.5), ("block", "paper", 4.0), ("block", "anchored", 1.25),
+        )
+    ]  # fmt: skip
+    assert paper_over_anchored(rows) == {"mixer": {"128": 6.0}, "block": {"128": 3.2}}

@@ -1,0 +1,13 @@
+"""Rule speed_piece: one piece of the speed probe."""
+
+from geomix.errors import exit_with_sentence
+from geomix.studies.speed_probe import measure_piece
+
+if __name__ == "__main__":
+    with exit_with_sentence(snakemake.log[0]):
+        measure_piece(
+            snakemake.wildcards.piece,
+            snakemake.output[0],
+            threads=snakemake.threads,
+            device=snakemake.params.device,
+        )

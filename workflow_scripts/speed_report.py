@@ -1,0 +1,10 @@
+"""Rule speed_report: table, plots and record of the measured pieces."""
+
+from pathlib import Path
+
+from geomix.errors import exit_with_sentence
+from geomix.studies.speed_probe import build_report
+
+if __name__ == "__main__":
+    with exit_with_sentence(snakemake.log[0]):
+        build_report(list(snakemake.input), Path(snakemake.output.csv).parent)
