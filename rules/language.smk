@@ -24,6 +24,7 @@ localrules:
     download_wikitext,
     download_wordpiece,
     describe_language,
+    settings_language,
     measure_language_parity,
     language_gate,
     language_report,
@@ -80,9 +81,22 @@ def language_gate_of(wildcards):
     return ancient(f"{LM_RUN}/parity.passed") if LANGUAGE["arms"][wildcards.arm].get("gated") else []
 
 
+# all that decides the weights, in a file: see the rule `settings` of train.smk for why it is a rule of its own
+rule settings_language:
+    output:
+        f"{LM_ARM}/settings.json",
+    log:
+        f"{LOGS}/language/{{arm}}/seed{{seed}}/settings.log",
+    params:
+        settings=lambda wildcards: language_settings(LANGUAGE, wildcards.arm, int(wildcards.seed)),
+    script:
+        "../workflow_scripts/settings.py"
+
+
 rule train_language:
     input:
         LM_FILES,
+        settings=f"{LM_ARM}/settings.json",
         gate=language_gate_of,
     output:
         record=f"{LM_ARM}/record.json",
@@ -93,8 +107,6 @@ rule train_language:
     log:
         f"{LOGS}/language/{{arm}}/seed{{seed}}.log",
     threads: LANGUAGE["training"]["threads"]
-    params:
-        settings=lambda wildcards: language_settings(LANGUAGE, wildcards.arm, int(wildcards.seed)),
     script:
         "../workflow_scripts/language_train.py"
 

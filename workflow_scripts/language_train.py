@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from geomix.errors import exit_with_sentence
+from geomix.files import read_json
 from geomix.language.training_task import train_arm
 
 if __name__ == "__main__":
@@ -10,7 +11,7 @@ if __name__ == "__main__":
         language = snakemake.config["language"]
         arm = language["arms"][snakemake.wildcards.arm]
         train_arm(
-            snakemake.params.settings,
+            read_json(snakemake.input.settings),
             Path(snakemake.input[0]).parent,
             about={
                 "run": snakemake.config["run"],
