@@ -169,15 +169,18 @@ COLD_START = """
 import sys, time, torch
 from geomix.algebra import Algebra
 from geomix.kernels.product import product
-t = time.perf_counter()
+t = time.process_time()
 a = torch.ones(26, 64, requires_grad=True)
 product(Algebra.truncated(5, 3).product(), a, a, components=0).sum().backward()
-print(time.perf_counter() - t)
+print(time.process_time() - t)
 """
 
 
 def test_cold_start_needs_no_compiler_and_warm_start_is_quick(tmp_path):
-    """Cold: IR printed and compiled by llvmlite, forward and backward. Warm: a new process reads the object files."""
+    """Cold: IR printed and compiled by llvmlite, forward and backward. Warm: a new process reads the object files.
+
+    CPU seconds, which are the wall's on an idle machine and do not fail a test because another process is running.
+    """
     empty = tmp_path / "bin"
     empty.mkdir()
     environment = {
@@ -194,8 +197,7 @@ def test_cold_start_needs_no_compiler_and_warm_start_is_quick(tmp_path):
     )
     cold = run()
     assert len(list((tmp_path / "cache" / "cpu").glob("*.o"))) == 2
-    # a busy CI machine may interrupt a start once; what is promised is the start, not the interruption
-    warm = min(run() for _ in range(2))
+    warm = run()
     assert cold < 5
     assert warm < 0.25  # with the import of llvmlite in the new process; the kernels alone:
     table = Algebra.truncated(5, 3).product()
@@ -203,10 +205,10 @@ def test_cold_start_needs_no_compiler_and_warm_start_is_quick(tmp_path):
     times = []
     for _ in range(3):
         cpu.compile_program.cache_clear()
-        start = time.perf_counter()
+        start = time.process_time()
         cpu.compile_program((forward_program, table), torch.float32)
         cpu.compile_program((backward_program, table), torch.float32)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert min(times) < 0.05
 
 

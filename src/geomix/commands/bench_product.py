@@ -62,12 +62,15 @@ def run(arguments: argparse.Namespace) -> None:
     import torch
 
     from geomix.algebra import Algebra
+    from geomix.kernels.product.cpu import keep_freed_memory
 
     device = torch.device(arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: this machine shows no CUDA device; use --device cpu")
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
+    if device.type == "cpu" and keep_freed_memory():
+        print("glibc keeps freed memory, for every form: page faults of the allocator are not measured")
     cases = _numbers(arguments.cases, CASES, pairs=True)
     batches = _numbers(arguments.batches, BATCHES + (GPU_BATCHES if device.type == "cuda" else ()))
     forms = arguments.forms.split() if arguments.forms else list(FORMS)
