@@ -124,6 +124,19 @@ def test_a_run_learns_context_and_leaves_its_record(data, tmp_path, mixer):
         assert key in record
 
 
+def test_the_recipes_rate_is_constant_within_an_epoch_after_the_warm_up(data, tmp_path):
+    """lr_e = 5e-3 (1 + cos(pi e / 4)); with a warm-up of 20 updates the first ones rise in proportion."""
+    rates = {}
+    for warmup in (1, 20):
+        train(data, tmp_path / str(warmup), settings(epochs=4, warmup=warmup, detect_after=None), arm=f"w{warmup}")
+        log = (tmp_path / str(warmup) / "out/log.jsonl").read_text().splitlines()
+        rates[warmup] = {line["update"]: line["lr"] for line in map(json.loads, log) if line["kind"] == "step"}
+    cosine = lambda epoch: 5e-3 * (1 + math.cos(math.pi * epoch / 4))
+    updates = 39  # an epoch: 612 blocks, 16 an update
+    assert rates[1] == pytest.approx({u: cosine((u - 1) // updates) for u in (1, 50, 100, 150)})
+    assert rates[20] == pytest.approx({1: cosine(0) / 20, **{u: cosine((u - 1) // updates) for u in (50, 100, 150)}})
+
+
 def test_the_best_epoch_is_kept_when_later_ones_are_worse(data, tmp_path):
     """A rate that wrecks the model after the first epoch: the cosine of three epochs starts high and never recovers."""
     record = train(data, tmp_path, settings(epochs=3, learning_rate=0.01, detect_after=None))

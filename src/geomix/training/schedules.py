@@ -23,6 +23,7 @@ def cosine_rate(epoch: int, peak: float, epochs: int) -> float:
 # name in the config -> rate(step, epoch, peak, warmup, epochs); step counts optimiser steps, this one included
 SCHEDULES: dict[str, Callable[[int, int, float, int, int], float]] = {
     "warmup": lambda step, epoch, peak, warmup, epochs: warmup_rate(step, peak, warmup),
-    "cosine_per_epoch": lambda step, epoch, peak, warmup, epochs: cosine_rate(epoch, peak, epochs),
+    # with a linear rise over the first `warmup` steps (1: none)
+    "cosine_per_epoch": lambda step, epoch, peak, warmup, epochs: cosine_rate(epoch, peak, epochs) * min(1.0, step / warmup),
     "constant": lambda step, epoch, peak, warmup, epochs: peak,
 }
