@@ -28,7 +28,7 @@ def kept(folder) -> dict[str, bytes]:
 
 def steps(folder) -> list[tuple]:
     """What the log says of each update that does not depend on the clock."""
-    keys = ("kind", "epoch", "update", "lr", "grad_norm", "skipped", "train_loss", "dev_loss")
+    keys = ("kind", "epoch", "update", "loss", "lr", "grad_norm", "skipped", "train_loss", "dev_loss")
     return [tuple(line.get(key) for key in keys) for line in read_log(folder / LOG)]
 
 

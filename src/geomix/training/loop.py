@@ -235,6 +235,7 @@ class _Position:
     skipped: int = 0
     loss: float = 0.0  # of this epoch's batches
     losses: int = 0
+    recent: list[float] = dataclasses.field(default_factory=list)  # losses since the last update
     epoch_seconds: float = 0.0
     work: float = 0.0
     train_seconds: float = 0.0
@@ -381,22 +382,29 @@ class Trainer:
                 f"{self.name}: update {at.update:,} skipped, its gradient norm is {self._norm} ({at.skipped:,} skipped so far)"
             )
         self.optimizer.zero_grad(set_to_none=True)
-        self._collect_losses()
+        self._sum_losses()
 
     def _collect_losses(self) -> None:
         """Bring the losses since the last call to the host: one wait for the device an update, not one a batch."""
-        values = torch.stack(self._pending).tolist() if self._pending else []
-        self._pending.clear()
-        finite = [value for value in values if math.isfinite(value)]
-        self._at.loss += sum(finite)
-        self._at.losses += len(finite)
-        if values:
-            self._loss = sum(values) / len(values)
+        if self._pending:
+            self._at.recent += torch.stack(self._pending).tolist()
+            self._pending.clear()
+
+    def _sum_losses(self) -> None:
+        """Add the losses of the update that has just been made to the epoch's."""
+        self._collect_losses()
+        at = self._at
+        self._loss = sum(at.recent) / len(at.recent)
+        for value in filter(math.isfinite, at.recent):
+            at.loss += value
+            at.losses += 1
+        at.recent = []
 
     def _finish_epoch(self) -> None:
         """Judge the epoch's weights, keep them if they are among the best, and move to the next epoch."""
         at, settings = self._at, self.settings
-        self._collect_losses()
+        if self._pending or at.recent:
+            self._sum_losses()
         begun = time.perf_counter()
         self.model.eval()
         with self._stop.interruptible(), torch.no_grad():
