@@ -53,6 +53,7 @@ class Controller:
                 start_new_session=True,
             )
         stage.controllers.append(self.process)
+        assert not stage.over.is_set(), "the tests are over"
 
     @property
     def text(self) -> str:
@@ -111,6 +112,14 @@ class Stage:
             return next((job for job in jobs if job["JobState"] == "RUNNING" and job["Comment"] == TRAIN), None)
 
         return self.until("a running job", job)
+
+    def end(self) -> None:
+        """Stop the scenarios that still play: their controllers are killed, and what they wait for never comes."""
+        self.over.set()
+        for controller in self.controllers:
+            if controller.poll() is None:
+                controller.kill()
+                controller.wait()
 
 
 def reached(project: Project) -> int:
@@ -332,11 +341,7 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
         try:
             yield stage
         finally:
-            stage.over.set()
-            for controller in stage.controllers:
-                if controller.poll() is None:
-                    controller.kill()
-                    controller.wait()
+            stage.end()
 
 
 @pytest.fixture(scope="module")
@@ -347,8 +352,10 @@ def outcomes(stage, request) -> Iterator[dict]:
         s.__name__ for s in INTERRUPTED
     }
     with ThreadPoolExecutor(len(wanted)) as pool:
-        yield {name: pool.submit(scenario, stage) for name, scenario in SCENARIOS.items() if name in wanted}
-        stage.over.set()
+        try:
+            yield {name: pool.submit(scenario, stage) for name, scenario in SCENARIOS.items() if name in wanted}
+        finally:
+            stage.end()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
