@@ -60,6 +60,10 @@ def test_the_arms_are_those_of_the_speech_study():
 def small(monkeypatch):
     """The probe at a size that takes no time."""
     monkeypatch.setattr(speed_probe, "TOKENS", 64)
+    for name, value in {"WIDTH": 16, "RANK": 4, "FF_DIM": 32}.items():
+        monkeypatch.setattr(speed_probe, name, value)
+    tiny = {"mixer": {"mixer": "none"}, "blocks": 1, "width": 16, "ff_dim": 16}
+    monkeypatch.setattr(speed_probe, "ARMS", {**ARMS, "no_mixer": tiny})
     monkeypatch.setattr(speed_probe, "LENGTHS", (16, 32))
     monkeypatch.setattr(speed_probe, "UTTERANCES", 2)
     monkeypatch.setattr(speed_probe, "UNITS", 5)
@@ -90,7 +94,7 @@ def test_pieces_to_report(small, tmp_path):
         if row["part"] == "block":
             assert 0 < float(row["of_floor"]) and float(row["gflop"]) > 0 and float(row["gbyte"]) > 0
     assert set(record["ratios"]["block"]) == {"16", "32"}
-    assert record["ctc"][0]["loss_difference"] < 1e-3 and record["ctc"][0]["gradient_difference"] < 1e-5
+    assert record["ctc"][0]["loss_difference"] < 1e-3 and record["ctc"][0]["gradient_difference"] < 2e-3
     assert set(record["pieces"]) == set(speed_probe.PIECES)
     for name in ("block.svg", "block.png", "encoder.svg", "encoder.png", "e00.md", "record.json"):
         assert (tmp_path / "out" / name).stat().st_size > 200

@@ -1,8 +1,8 @@
 """The speed probe (e00): what a mixer costs, in one block, one Conformer training step and a whole encoder at work.
 
 A probe is cut into pieces, each measured in a process of its own (so that its peak memory is its own) and written as JSON;
-`build_report` makes the table, the plots and the run record of all pieces that are there. CPU, CUDA and MPS; on CUDA the
-steps are replayed as CUDA graphs, so that launches are not what is measured.
+`build_report` makes the table, the plots and the run record of all pieces that are there. CPU, CUDA and MPS; on CUDA under
+bf16 autocast, as trainings run there, and with the steps replayed as CUDA graphs, so that launches are not what is measured.
 
 Beside each time stand its matrix products in FLOP, the bytes that any implementation of that form moves, and the fraction of
 the floor: the larger of FLOP / measured matrix rate and bytes / measured copy rate, divided by the time.
@@ -126,6 +126,13 @@ class _Clock:
         return statistics.median(times), (max(times) - min(times)) / statistics.median(times)
 
 
+def _autocast(device):
+    """bf16 on CUDA, nothing elsewhere; without the cache of casts, which a graph must not hold on to."""
+    import torch
+
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda", cache_enabled=False)
+
+
 def _graph(call: Callable[[], Any]) -> Callable[[], None]:
     """`call` captured as a CUDA graph, after three runs on a side stream as torch asks for."""
     import torch
@@ -192,12 +199,14 @@ def _block(length: str, clock: _Clock) -> list[dict[str, Any]]:
             leaves = [x, *module.parameters()]
 
             def call(module=module, frames=frames, leaves=leaves):
-                torch.autograd.grad(module(x, frames), leaves, upstream)
+                with _autocast(clock.device):
+                    y = module(x, frames)
+                torch.autograd.grad(y, leaves, upstream.to(y.dtype))
 
             seconds, spread = clock(call)
             rows.append(
                 {"part": "block", "what": what, "form": form, "length": steps, "seconds": seconds, "spread": spread}
-                | block_work(form, steps)[what]
+                | block_work(form, steps, 2 if clock.device.type == "cuda" else 4)[what]
             )
             gc.collect()
     return rows
@@ -281,7 +290,9 @@ def _step(arm: str, clock: _Clock) -> list[dict[str, Any]]:
     parameters = list(model.parameters())
 
     def call():
-        torch.autograd.grad(model(features, lengths, tokens, token_lengths)["loss"], parameters)
+        with _autocast(clock.device):
+            loss = model(features, lengths, tokens, token_lengths)["loss"]
+        torch.autograd.grad(loss, parameters)
 
     seconds, spread = clock(call)
     audio = UTTERANCES * SECONDS
@@ -316,7 +327,7 @@ def _encoder(rest: str, clock: _Clock) -> list[dict[str, Any]]:
     lengths = torch.tensor([frames])
     encoded = int(model.subsampled_lengths(lengths))
     before = devices.peak_memory(clock.device)
-    with torch.inference_mode():
+    with torch.inference_mode(), _autocast(clock.device):
         # one warm-up is enough, and a graph would hold its memory: the plain call is timed on every device
         model.log_probs(features, lengths)
         devices.synchronise(clock.device)
@@ -404,8 +415,10 @@ def _language(form: str, clock: _Clock) -> list[dict[str, Any]]:
     parameters = list(model.parameters())
 
     def call():
-        hidden = model.hidden(tokens[:, :-1]).flatten(0, 1)
-        torch.autograd.grad(loss_of(hidden, model.tokens.weight, tokens[:, 1:].flatten()), parameters)
+        with _autocast(clock.device):
+            hidden = model.hidden(tokens[:, :-1]).flatten(0, 1)
+            loss = loss_of(hidden, model.tokens.weight, tokens[:, 1:].flatten())
+        torch.autograd.grad(loss, parameters)
 
     seconds, spread = clock(call)
     count = 32 * config.positions
@@ -498,7 +511,8 @@ def _markdown(rows: Sequence[dict[str, Any]], record: dict[str, Any], machine: d
     rates = machine["rates"]
     parts = [
         "# Speed probe (e00)",
-        f"{machine['device']}, {machine['threads']} threads, torch {machine['packages']['torch']}, fp32, commit "
+        f"{machine['device']}, {machine['threads']} threads, torch {machine['packages']['torch']}, "
+        f"{'bf16 autocast' if machine['device_type'] == 'cuda' else 'fp32'}, commit "
         f"{(machine['commit'] or 'unknown')[:10]}{' (dirty)' if machine['dirty'] else ''}. Rates: {rates['flops'] / 1e9:.0f} GFLOP/s of "
         f"matrix products ({rates['flops_source']}), {rates['bytes'] / 1e9:.1f} GB/s of a copy. Medians; forward and backward.",
         "## One block, 16,384 tokens",
