@@ -297,7 +297,7 @@ def gate(stage: Stage) -> None:
     arguments = ("--configfile", "config/smoke.yaml", "config/missed.yaml")
     missed = Controller(stage, project, *arguments)
     assert missed.wait() != 0
-    assert "geomix: parity not reached: attention has" in missed.text
+    assert "parity not reached: attention has 100.00 % WER on test" in missed.text
     run = project.path("results/missed")
     assert read_json(run / "parity.json")["passed"] is False
     assert read_json(run / "own/attention/seed0/score/test.json")["words"]["rate"] > 0
