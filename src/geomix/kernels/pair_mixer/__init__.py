@@ -58,6 +58,12 @@ def pair_mixer(
         raise ValueError(
             "the fused pair mixer takes the anchored form of pair products, width 512 at most and no float64."
         )
+    weights = (project, project_bias, gate, gate_bias)
+    return _fused(f, u, z, weights, mask, tuple(offsets), two_sided, blend, empty, min_sine, eps)
+
+
+@torch.compiler.disable  # a compiled model calls the kernels as they are
+def _fused(f, u, z, weights, mask, offsets, two_sided, blend, empty, min_sine, eps) -> Tensor:
     from geomix.kernels.pair_mixer.fused import fused_pair_mixer
     from geomix.kernels.pair_mixer.fused_anchors import fused_anchors, norm_kind
 
@@ -65,10 +71,10 @@ def pair_mixer(
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else u.dtype
     with torch.autocast(device, enabled=False):
         take_anchors = anchors if norm_kind(f) is None else fused_anchors
-        past, future, z, count = take_anchors(f, z.float(), mask, tuple(offsets), two_sided, min_sine, eps)
+        past, future, z, count = take_anchors(f, z.float(), mask, offsets, two_sided, min_sine, eps)
         weight = torch.ones_like(count) if empty == "bias" else count > 0
         rows = [None if x is None else x.reshape(-1, x.shape[-1]) for x in (u, past, future, z)]
-        y = fused_pair_mixer(f, *rows, weight.reshape(-1), project, project_bias, gate, gate_bias, blend, dtype)
+        y = fused_pair_mixer(f, *rows, weight.reshape(-1), *weights, blend, dtype)
     return y.view(u.shape)
 
 
