@@ -323,6 +323,8 @@ SCENARIOS = {scenario.__name__: scenario for scenario in (*INTERRUPTED, smoke, g
 def stage(tmp_path_factory) -> Iterator[Stage]:
     if reason := missing():
         pytest.skip(reason)
+    # where the tests run in a shell's background SIGINT is ignored, and children would inherit that: Ctrl-C could not be tried
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = tmp_path_factory.mktemp("slurm")
     lock, done = threading.Lock(), []
 
@@ -336,7 +338,6 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
             return done[0]
 
     with Cluster(folder / "cluster") as cluster:
-        # the workflow's own tests run one thread a process too
         stage = Stage(cluster, folder, environment(**cluster.environment), prepared)
         try:
             yield stage
