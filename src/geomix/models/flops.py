@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
+from typing import Any
+
 import torch
 
 from geomix.mixers import PairMixer, RelativeAttention
-from geomix.models.conformer import ConformerConfig, ConformerCTC
+from geomix.models.architectures import model_config
+from geomix.models.conformer import ConformerConfig
 
 
-def parameter_count(config: ConformerConfig) -> int:
+def parameter_count(config: Any) -> int:
     """Exact number of trainable parameters."""
     return sum(p.numel() for p in _meta_model(config).parameters())
 
 
-def train_flops_per_audio_second(config: ConformerConfig, seconds: float = 12.68) -> float:
+def train_flops_per_audio_second(config: Any, seconds: float = 12.68) -> float:
     """FLOPs of the matrix products and convolutions of forward and backward, per second of audio.
 
     Two per multiply-add, three times the forward pass (the input's and the weights' gradients cost one each). Elementwise
@@ -23,8 +28,9 @@ def train_flops_per_audio_second(config: ConformerConfig, seconds: float = 12.68
         config: the model.
         seconds: utterance length, which attention's share depends on; 12.68 s (317 frames) is the mean of train-clean-100.
     """
-    rate = 100 / config.subsampling
-    return 6 * rate * macs_per_frame(config, round(rate * seconds))
+    frames = round(config.frame_rate * seconds)
+    macs = macs_per_frame(config, frames) if isinstance(config, ConformerConfig) else config.macs_per_frame(frames)
+    return 6 * config.frame_rate * macs
 
 
 def macs_per_frame(config: ConformerConfig, frames: int) -> float:
@@ -59,6 +65,11 @@ def mixer_macs_per_frame(mixer, width: int, frames: int) -> float:
     raise ValueError(f"no FLOP formula for {type(mixer).__name__}: give it a method macs_per_frame(frames)")
 
 
-def _meta_model(config: ConformerConfig) -> ConformerCTC:
+def _meta_model(config: Any) -> torch.nn.Module:
+    return _meta_model_of(json.dumps(config.to_dict(), sort_keys=True))
+
+
+@lru_cache(maxsize=32)
+def _meta_model_of(config: str) -> torch.nn.Module:
     with torch.device("meta"):
-        return ConformerCTC(config)
+        return model_config(json.loads(config)).build()

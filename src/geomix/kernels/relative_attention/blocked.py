@@ -2,7 +2,7 @@
 
 The product with the positions is written as (T, T + L - 1) rows by distance. A view with a row stride one shorter reads it by
 key, and the product of queries and keys is accumulated straight into that view. In the backward pass the same view takes the
-gradient of the scores apart again. The weights are stored for it, the scores are not.
+gradient of the scores apart again. The weights are stored for it, before and after dropout; the scores are not.
 """
 
 from __future__ import annotations
@@ -27,56 +27,57 @@ def blocked_attend(
 class _BlockedAttend(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, p, u, w, lengths, dropout, scale):
-        batch, frames, heads, d = q.shape
+        batch, frames, heads, _ = q.shape
         queries_u, queries_w = _heads_first(q + u, scale), _heads_first(q + w)
         keys, values = _heads_first(k), _heads_first(v)
         positions = p.permute(1, 0, 2).contiguous()  # (H, 2 T - 1, d)
         out = torch.empty_like(values)
-        stored = []
+        by_distance, stored, factor = None, [], 1.0
         for part in _parts(batch, heads, frames):
-            longest = max(lengths[part])
-            n, span = len(lengths[part]), frames + longest - 1
-            by_distance = q.new_empty(n * heads, frames, span)
-            reach = positions[:, :span].repeat(n, 1, 1).transpose(1, 2)
-            torch.bmm(queries_w[part].flatten(0, 1), reach, out=by_distance)
+            n, longest = len(lengths[part]), max(lengths[part])
+            span = frames + longest - 1
+            by_distance = _buffer(by_distance, q, (n * heads, frames, span))
+            torch.bmm(_flat(queries_w, part), _repeated(positions[:, :span], n).transpose(1, 2), out=by_distance)
             scores = _by_key(by_distance, longest)
-            scores.baddbmm_(queries_u[part].flatten(0, 1), keys[part, :, :longest].flatten(0, 1).transpose(1, 2))
+            scores.baddbmm_(_flat(queries_u, part), _flat(keys, part, longest).transpose(1, 2))
             for row, length in enumerate(lengths[part]):
                 if length < longest:
                     scores.view(n, heads, frames, longest)[row, :, :, length:] = -torch.inf
-            weights = scores.softmax(-1)
-            keep, factor = keep_mask(weights, dropout) if dropout else (None, 1.0)
-            dropped = weights if keep is None else (weights * keep).mul_(factor)
-            torch.bmm(dropped, values[part, :, :longest].flatten(0, 1), out=out[part].flatten(0, 1))
-            stored.append((part, longest, weights, keep, factor))
+            weights = dropped = scores.softmax(-1)
+            if dropout:
+                keep, factor = keep_mask(weights, dropout)  # the factor is applied to the smaller result
+                dropped = weights * keep
+            torch.bmm(dropped, _flat(values, part, longest), out=_flat(out, part))
+            stored.append((part, longest, weights, dropped))
         ctx.save_for_backward(queries_u, queries_w, keys, values, positions)
-        ctx.stored, ctx.scale = stored, scale
-        return out.transpose(1, 2)
+        ctx.stored, ctx.scale, ctx.factor = stored, scale, factor
+        return (out if factor == 1 else out.mul_(factor)).transpose(1, 2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
         queries_u, queries_w, keys, values, positions = ctx.saved_tensors
         _, heads, frames, _ = queries_u.shape
-        grad = _heads_first(grad)
+        grad = _heads_first(grad, ctx.factor)
         grad_u, grad_w = torch.empty_like(queries_u), torch.empty_like(queries_w)
-        grad_k, grad_v = torch.zeros_like(keys), torch.zeros_like(values)
-        grad_p = torch.zeros_like(positions)
-        for part, longest, weights, keep, factor in ctx.stored:
-            flat = lambda x: x[part].flatten(0, 1)  # noqa: B023
+        grad_k, grad_v, grad_p = torch.zeros_like(keys), torch.zeros_like(values), torch.zeros_like(positions)
+        by_distance = None
+        for part, longest, weights, dropped in ctx.stored:
             n, span = part.stop - part.start, frames + longest - 1
-            dropped = weights if keep is None else (weights * keep).mul_(factor)
-            grad_v[part, :, :longest] = (dropped.transpose(1, 2) @ flat(grad)).unflatten(0, (n, heads))
-            grad_weights = flat(grad) @ values[part, :, :longest].flatten(0, 1).transpose(1, 2)
-            if keep is not None:
-                grad_weights.mul_(keep).mul_(factor)
-            by_distance = grad.new_zeros(n * heads, frames, span)
+            grad_part = _flat(grad, part)
+            grad_v[part, :, :longest] = torch.bmm(dropped.transpose(1, 2), grad_part).unflatten(0, (n, heads))
+            # softmax: W (G - rowsum(G W)) with G the gradient of the weights, zero where they were dropped
+            product = torch.bmm(grad_part, _flat(values, part, longest).transpose(1, 2)).mul_(dropped)
+            by_distance = _buffer(by_distance, grad, (n * heads, frames, span))  # zero outside the view by key
             scores = _by_key(by_distance, longest)
-            scores.copy_(torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype))
-            torch.bmm(scores, keys[part, :, :longest].flatten(0, 1), out=flat(grad_u))
-            grad_k[part, :, :longest] = (scores.transpose(1, 2) @ flat(queries_u)).unflatten(0, (n, heads))
-            torch.bmm(by_distance, positions[:, :span].repeat(n, 1, 1), out=flat(grad_w))
-            grad_p[:, :span] += (by_distance.transpose(1, 2) @ flat(queries_w)).unflatten(0, (n, heads)).sum(0)
+            torch.addcmul(product, weights, product.sum(-1, keepdim=True), value=-1, out=scores)
+            torch.bmm(scores, _flat(keys, part, longest), out=_flat(grad_u, part))
+            grad_k[part, :, :longest] = torch.bmm(scores.transpose(1, 2), _flat(queries_u, part)).unflatten(
+                0, (n, heads)
+            )
+            torch.bmm(by_distance, _repeated(positions[:, :span], n), out=_flat(grad_w, part))
+            of_positions = torch.bmm(by_distance.transpose(1, 2), _flat(queries_w, part))
+            grad_p[:, :span] += of_positions if n == 1 else of_positions.unflatten(0, (n, heads)).sum(0)
         grad_u *= ctx.scale
         frames_first = lambda x: x.transpose(1, 2)
         return (
@@ -90,6 +91,20 @@ class _BlockedAttend(torch.autograd.Function):
             None,
             None,
         )
+
+
+def _buffer(buffer: Tensor | None, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The buffer of the part before where it fits, else a zeroed one: fresh memory costs more than the product."""
+    return buffer if buffer is not None and buffer.shape == shape else like.new_zeros(shape)
+
+
+def _flat(x: Tensor, part: slice, longest: int | None = None) -> Tensor:
+    """Rows of (B, H, T, d) as (n H, T or longest, d): a view when all of T is asked for."""
+    return x[part, :, :longest].flatten(0, 1)
+
+
+def _repeated(positions: Tensor, n: int) -> Tensor:
+    return positions if n == 1 else positions.repeat(n, 1, 1)
 
 
 def _heads_first(x: Tensor, scale: float | None = None) -> Tensor:
