@@ -114,13 +114,17 @@ def training_settings(config: dict[str, Any], arm: str, seed: int, track: str) -
     What the settings cannot know before the data exist, the hashes of the prepared data, is added by `settings_hash`.
     """
     arm_config = {key: value for key, value in config["arms"][arm].items() if key not in STUDY_ARM_KEYS}
-    model = {**config["model"]}
-    if "ff_dim" in arm_config:
-        model["ff_dim"] = arm_config.pop("ff_dim")
+    if "architecture" in arm_config:  # another model altogether: nothing of `model` is its
+        model = arm_config
+    else:
+        model = {**config["model"]}
+        if "ff_dim" in arm_config:
+            model["ff_dim"] = arm_config.pop("ff_dim")
+        model["mixer"] = arm_config
     return {
         "track": track,
         "seed": int(seed),
-        "model": {**model, "features": config["features"]["mels"], "mixer": arm_config},
+        "model": {**model, "features": config["features"]["mels"]},
         "training": {key: value for key, value in config["training"].items() if key not in NEUTRAL_TRAINING_KEYS},
         "augmentation": dict(config["augmentation"]),
         "data": {

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from geomix.config import load_config
+from geomix.errors import UserError
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the command."""
@@ -24,41 +27,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print one line an arm: exact parameters, deviation from attention, training FLOPs per audio-second, mixer."""
-    from geomix.models.arms import check_matched
+    from geomix.models.arms import TOLERANCE, arm_sizes, check_matched
 
-    config = read_config([Path("config.yaml"), *arguments.configfile])
-    sizes = check_matched(config, arguments.vocab)
+    config = load_config(*arguments.configfile)
+    vocabulary = arguments.vocab or config["tokenizer"]["size"] or _trained_vocabulary(config)
+    sizes = arm_sizes(config, vocabulary)
     width = max(len(size.arm) for size in sizes)
     print(f"{'arm':{width}}  {'parameters':>11}  {'deviation':>9}  {'GFLOP/audio-s':>13}  mixer")
     for size in sizes:
         mixer = " ".join(str(v) if k == "mixer" else f"{k}={v}" for k, v in size.mixer.items())
+        unmatched = size.unmatched or abs(size.deviation) > TOLERANCE
         print(
             f"{size.arm:{width}}  {size.parameters:>11,}  {100 * size.deviation:>+8.2f}%  "
-            f"{size.flops_per_audio_second / 1e9:>13.2f}  {mixer}{'  (unmatched)' if size.unmatched else ''}"
+            f"{size.flops_per_audio_second / 1e9:>13.2f}  {mixer}{'  (unmatched)' if unmatched else ''}"
         )
+    run_arms = {name: config["arms"][name] for name in {"attention", *config["study"]["arms"]}}
+    check_matched({**config, "arms": run_arms}, vocabulary)
 
 
-def read_config(paths: list[Path]) -> dict:
-    """The configuration of a study: YAML files merged as Snakemake merges them (mappings deeply, all else replaced)."""
-    import yaml
-
-    from geomix.errors import UserError
-
-    merged: dict = {}
-    for path in paths:
-        try:
-            values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        except FileNotFoundError:
-            raise UserError(f"{path}: no such file; run in the project's folder or give --configfile") from None
-        except yaml.YAMLError as error:
-            raise UserError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from None
-        merged = _merge(merged, values)
-    return merged
-
-
-def _merge(base: dict, overlay: dict) -> dict:
-    merged = dict(base)
-    for key, value in overlay.items():
-        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _merge(merged[key], value) if both else value
-    return merged
+def _trained_vocabulary(config: dict) -> int:
+    """Output units of a tokenizer that takes as many as the text has: those of the prepared one."""
+    tokens = Path("data") / config["corpus"]["name"] / "tokenizer" / f"{config['tokenizer']['kind']}-all" / "tokens.txt"
+    if not tokens.is_file():
+        raise UserError(
+            f"{tokens}: no tokenizer yet, and tokenizer.size leaves the number of output units to it: "
+            "run `snakemake prepare` with this configuration first, or give --vocab"
+        )
+    return len(tokens.read_text(encoding="utf-8").splitlines())

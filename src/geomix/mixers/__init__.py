@@ -14,6 +14,7 @@ from torch import nn
 from geomix.errors import UserError
 from geomix.mixers.blocked_attention import BlockedAttention
 from geomix.mixers.frames import Frames
+from geomix.mixers.multivector_attention import MultivectorAttention
 from geomix.mixers.pair import PairMixer
 from geomix.mixers.relative_attention import RelativeAttention
 
@@ -22,6 +23,7 @@ from geomix.mixers.relative_attention import RelativeAttention
 MIXERS: dict[str, Callable[..., nn.Module] | None] = {
     "attention": RelativeAttention,
     "blocked_attention": BlockedAttention,
+    "multivector_attention": MultivectorAttention,
     "pair": PairMixer,
     "none": None,
 }
@@ -57,4 +59,12 @@ def make_mixer(
     return factory(width, **{n: v for n, v in given.items() if n in known}, **arguments)
 
 
-__all__ = ["MIXERS", "BlockedAttention", "Frames", "PairMixer", "RelativeAttention", "make_mixer"]
+__all__ = [
+    "MIXERS",
+    "BlockedAttention",
+    "Frames",
+    "MultivectorAttention",
+    "PairMixer",
+    "RelativeAttention",
+    "make_mixer",
+]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
 from geomix.algebra.pair_product import PAIR_KINDS, product_of_kind
 from geomix.errors import UserError
-from geomix.kernels.pair_features import FORMS, pair_mix
+from geomix.kernels.pair_features import FORMS
+from geomix.kernels.pair_mixer import pair_mixer
+from geomix.kernels.pair_mixer.naive import mixture, openness
 from geomix.mixers.frames import Frames
 
 OFFSETS = (1, 2, 4, 8, 12, 16)
@@ -76,32 +77,41 @@ class PairMixer(nn.Module):
 
     def forward(self, x: Tensor, frames: Frames) -> Tensor:
         """(B, T, width) to (B, T, width); padded frames influence no real one."""
-        g = self.mixed(x, frames).to(x.dtype)
-        alpha = self.gate_value(x, g)
-        return torch.lerp(g, x, alpha) if self.blend else (1 - alpha) * (g - x)
+        return pair_mixer(
+            self.product,
+            x,
+            self.reduce(x),
+            self.project.weight,
+            self.project.bias,
+            self.gate.weight,
+            self.gate.bias,
+            frames.mask,
+            self.offsets,
+            blend=self.blend,
+            empty=self.empty,
+            **self._options,
+        )
 
     def mixed(self, x: Tensor, frames: Frames) -> Tensor:
         """g: (B, T, width), in at least fp32."""
-        g, count = pair_mix(
+        return mixture(
             self.product,
             self.reduce(x),
             self.project.weight,
+            self.project.bias,
             frames.mask,
             self.offsets,
-            two_sided=self.two_sided,
-            min_sine=self.min_sine,
-            eps=self.eps,
-            form=self.form,
+            empty=self.empty,
+            **self._options,
         )
-        if self.empty == "bias":
-            return g + self.project.bias
-        return torch.addcmul(g, (count > 0).unsqueeze(-1).to(g.dtype), self.project.bias.to(g.dtype))
 
     def gate_value(self, x: Tensor, g: Tensor) -> Tensor:
-        """alpha = sigmoid(W_gate [x; g] + b), without forming [x; g]."""
-        width = x.shape[-1]
-        of_x, of_g = self.gate.weight[:, :width], self.gate.weight[:, width:]
-        return torch.sigmoid(nn.functional.linear(x, of_x, self.gate.bias) + nn.functional.linear(g, of_g))
+        """alpha: (B, T, width)."""
+        return openness(x, g, self.gate.weight, self.gate.bias)
+
+    @property
+    def _options(self) -> dict:
+        return {"two_sided": self.two_sided, "min_sine": self.min_sine, "eps": self.eps, "form": self.form}
 
     def extra_repr(self) -> str:
         return f"offsets={self.offsets}, two_sided={self.two_sided}, form={self.form!r}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geomix.errors import UserError
+from geomix.models.architectures import model_config
 from geomix.models.conformer import ConformerConfig
 from geomix.models.flops import parameter_count, train_flops_per_audio_second
 
@@ -31,6 +32,15 @@ def arm_config(config: Mapping[str, Any], arm: str, vocab: int | None = None, se
     if arm not in arms:
         raise UserError(f"arms: no arm {arm!r}; the arms are {', '.join(arms)}")
     definition = dict(arms[arm])
+    if vocab is None:
+        vocab = (config.get("tokenizer") or {}).get("size")
+        if vocab is None:
+            raise UserError(
+                "tokenizer.size: not given, so the number of output units is the trained tokenizer's: say it"
+            )
+    if "architecture" in definition:  # another model altogether: nothing of `model` is its
+        own = {key: value for key, value in definition.items() if key not in ("gated", "unmatched")}
+        return model_config({**own, "vocab": vocab})
     if "mixer" not in definition:
         raise UserError(f"arms.{arm}: no mixer; give it one by name, e.g. mixer: attention")
     own = {key: definition.pop(key) for key in _ARM_KEYS if key in definition}
@@ -38,12 +48,6 @@ def arm_config(config: Mapping[str, Any], arm: str, vocab: int | None = None, se
     for key in ("vocab", "mixer", "seed"):
         if key in model:
             raise UserError(f"model.{key}: not a key of the common model; {_BELONGS[key]}")
-    if vocab is None:
-        vocab = (config.get("tokenizer") or {}).get("size")
-        if vocab is None:
-            raise UserError(
-                "tokenizer.size: not given, so the number of output units is the trained tokenizer's: say it"
-            )
     if "ff_dim" in own:
         model["ff_dim"] = own["ff_dim"]
     return ConformerConfig.from_dict({**model, "vocab": vocab, "mixer": definition, "seed": seed})
@@ -81,7 +85,7 @@ def arm_sizes(config: Mapping[str, Any], vocab: int | None = None) -> list[ArmSi
         sizes.append(
             ArmSize(
                 arm=arm,
-                mixer=dict(model.mixer),
+                mixer=dict(getattr(model, "mixer", None) or {"mixer": definition["architecture"]}),
                 parameters=count,
                 deviation=count / reference - 1,
                 flops_per_audio_second=train_flops_per_audio_second(model),

@@ -113,6 +113,15 @@ class ConformerConfig:
             values["intermediate_ctc"] = IntermediateCTC(**{**inter, "blocks": tuple(inter["blocks"])})
         return cls(**values)
 
+    def build(self) -> ConformerCTC:
+        """The untrained model."""
+        return ConformerCTC(self)
+
+    @property
+    def frame_rate(self) -> float:
+        """Encoder frames a second."""
+        return 100 / self.subsampling
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values from which `from_dict` makes the same configuration."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -342,6 +351,8 @@ def load_model(folder: str | os.PathLike, device: torch.device | str = "cpu") ->
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    from geomix.models.architectures import model_config
+
     folder = Path(folder)
     try:
         about = yaml.safe_load((folder / "model.yaml").read_text(encoding="utf-8"))
@@ -356,9 +367,9 @@ def load_model(folder: str | os.PathLike, device: torch.device | str = "cpu") ->
         ) from None
     if not isinstance(about, Mapping) or "model" not in about:
         raise UserError(f"{folder / 'model.yaml'}: no entry `model`; make the model again")
-    config = ConformerConfig.from_dict(about["model"])
+    config = model_config(about["model"])
     with torch.device("meta"):
-        model = ConformerCTC(config)
+        model = config.build()
     try:
         model.load_state_dict(state, assign=True)
     except RuntimeError as error:

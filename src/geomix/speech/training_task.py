@@ -30,6 +30,7 @@ from torch.nn import functional as F
 from geomix.config import settings_hash
 from geomix.errors import UserError
 from geomix.files import atomic_path, read_json, sha256, write_json
+from geomix.models.architectures import model_config
 from geomix.models.conformer import ConformerConfig, ConformerCTC, load_model, save_model
 from geomix.models.diagnostics import pair_diagnostics
 from geomix.models.flops import parameter_count, train_flops_per_audio_second
@@ -245,9 +246,10 @@ def build_model(
     settings: Mapping[str, Any], tokenizer: Tokenizer, normalisation: Path
 ) -> tuple[ConformerConfig, ConformerCTC]:
     """The untrained model of a run: initial weights depend on its seed and configuration alone."""
-    config = ConformerConfig.from_dict({**settings["model"], "vocab": tokenizer.size, "seed": settings["seed"]})
+    values = {**settings["model"], "vocab": tokenizer.size}
+    config = model_config(values if "architecture" in values else {**values, "seed": settings["seed"]})
     seed_all(settings["seed"], "initial weights")
-    model = ConformerCTC(config)
+    model = config.build()
     model.set_normalisation(*read_normalisation(normalisation))
     return config, model
 
@@ -326,7 +328,7 @@ def train_arm(
         "seed": seed,
         "gated": bool(about.get("gated")),
         "unmatched": bool(about.get("unmatched")),
-        "mixer": dict(settings["model"]["mixer"]),
+        "mixer": dict(settings["model"].get("mixer") or {"mixer": settings["model"]["architecture"]}),
         "parameters": parameter_count(config),
         "flops_per_audio_second": task.flops_per_unit,
         "settings": dict(settings),
@@ -376,7 +378,7 @@ def average_arm(epochs: Path, tokenizer: Path, out: Path) -> dict[str, Any]:
     settings = checkpoints.read_settings(state)
     wanted = settings["training"].get("keep_best", TrainingSettings.keep_best)
     numbers = sorted(entry["epoch"] for entry in choice["kept"])
-    model = ConformerCTC(ConformerConfig.from_dict(settings["model"]))
+    model = model_config(settings["model"]).build()
     model.load_state_dict(average_weights([state / f"epoch-{number}.safetensors" for number in numbers]))
     averaging = {"epochs": choice["kept"], "metric": choice["metric"], "wanted": wanted, "note": None}
     if len(numbers) < wanted:

@@ -36,9 +36,31 @@ def pair_mixer(
     with empty="bias". Shapes: u (B, T, D), z (B, T, r), project (D, K), project_bias (D,), gate (D, 2 D), gate_bias (D,),
     mask (B, T) bool -> (B, T, D).
     """
-    width = u.shape[-1]
-    g, count = pair_mix(f, z, project, mask, offsets, two_sided=two_sided, min_sine=min_sine, eps=eps, form=form)
-    weight = 1.0 if empty == "bias" else (count > 0).unsqueeze(-1).to(g.dtype)
-    g = (g + weight * project_bias).to(u.dtype)
-    alpha = torch.sigmoid(linear(u, gate[:, :width], gate_bias) + linear(g, gate[:, width:]))
+    options = {"two_sided": two_sided, "min_sine": min_sine, "eps": eps, "form": form}
+    g = mixture(f, z, project, project_bias, mask, offsets, empty=empty, **options).to(u.dtype)
+    alpha = openness(u, g, gate, gate_bias)
     return torch.lerp(g, u, alpha) if blend else (1 - alpha) * (g - u)
+
+
+def mixture(
+    f: PairProduct,
+    z: Tensor,
+    project: Tensor,
+    project_bias: Tensor,
+    mask: Tensor,
+    offsets: Sequence[int],
+    *,
+    empty: str = "zero",
+    **options,
+) -> Tensor:
+    """g (B, T, D), in at least fp32; `options` are those of `pair_features.pair_mix`."""
+    g, count = pair_mix(f, z, project, mask, offsets, **options)
+    if empty == "bias":
+        return g + project_bias
+    return torch.addcmul(g, (count > 0).unsqueeze(-1).to(g.dtype), project_bias.to(g.dtype))
+
+
+def openness(u: Tensor, g: Tensor, gate: Tensor, gate_bias: Tensor) -> Tensor:
+    """alpha = sigmoid(W_gate [u; g] + b), (B, T, D), without forming [u; g]."""
+    width = u.shape[-1]
+    return torch.sigmoid(linear(u, gate[:, :width], gate_bias) + linear(g, gate[:, width:]))

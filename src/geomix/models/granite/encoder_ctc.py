@@ -68,6 +68,27 @@ class GraniteEncoderCTCConfig:
             max_pos_emb=self.context, dropout=self.dropout, conv_kernel_size=self.kernel,
         )  # fmt: skip
 
+    def build(self) -> GraniteEncoderCTC:
+        """The untrained model."""
+        return GraniteEncoderCTC(self)
+
+    @property
+    def frame_rate(self) -> float:
+        """Encoder frames a second."""
+        return 50.0
+
+    def macs_per_frame(self, frames: int) -> float:
+        """Multiply-adds of the forward pass per encoder frame, in utterances of `frames` encoder frames.
+
+        Every linear map and convolution once (the head `out` twice: middle and end), and in each block the products with
+        a window's keys, distances and values.
+        """
+        with torch.device("meta"):
+            model = self.build()
+        weights = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear | nn.Conv1d))
+        size = min(self.context, frames)
+        return weights + self.width * self.vocab + self.blocks * self.width * (size + 2 * size - 1 + size)
+
 
 class GraniteEncoderCTC(nn.Module):
     """Log-mel frames (10 ms) to a CTC loss or to log-probabilities at 20 ms."""
