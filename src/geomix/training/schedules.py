@@ -24,6 +24,8 @@ def cosine_rate(epoch: int, peak: float, epochs: int) -> float:
 SCHEDULES: dict[str, Callable[[int, int, float, int, int], float]] = {
     "warmup": lambda step, epoch, peak, warmup, epochs: warmup_rate(step, peak, warmup),
     # with a linear rise over the first `warmup` steps (1: none)
-    "cosine_per_epoch": lambda step, epoch, peak, warmup, epochs: cosine_rate(epoch, peak, epochs) * min(1.0, step / warmup),
+    "cosine_per_epoch": lambda step, epoch, peak, warmup, epochs: (
+        cosine_rate(epoch, peak, epochs) * min(1.0, step / warmup)
+    ),
     "constant": lambda step, epoch, peak, warmup, epochs: peak,
 }
