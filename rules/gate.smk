@@ -19,9 +19,12 @@ def anchor_scores(wildcards):
     ]
 
 
+# study.json holds the gate's targets too, and a changed one must be seen here: Snakemake does not look at the params of a
+# job below an `ancient` input (the study of a training) whose maker runs again
 rule measure_parity:
     input:
         scores=anchor_scores,
+        study=f"{RUN}/study.json",
     output:
         f"{RUN}/parity.json",
     log:
