@@ -46,7 +46,7 @@ FILES = (
 )
 # in the log; a step's loss is shown as the mean over its batches since the last save
 TIMES = ("loss", "seconds", "audio_s_per_s", "mfu", "time_left_s", "data_wait")
-PATIENCE = 120  # seconds for any one thing to happen
+PATIENCE = 600  # seconds for any one thing to happen
 
 
 @dataclass(frozen=True)
