@@ -444,12 +444,12 @@ def test_demo_voices():
 
 def test_demo_sentences():
     random = np.random.default_rng(0)
-    sentences = [harbour.sentence(random) for _ in range(3_000)]
+    sentences = [harbour.sentence(random) for _ in range(10_000)]
     words = {word for sentence in sentences for word in sentence.split()}
     assert words == harbour.vocabulary()
     assert 200 < len(words) < 500
     assert all(re.fullmatch(r"[A-Z']+( [A-Z']+)*", sentence) for sentence in sentences)
-    assert len(set(sentences)) > 1_500
+    assert len(set(sentences)) > 5_000
 
 
 def test_a_demo_shard_is_the_same_bit_for_bit_in_each_process(tmp_path):

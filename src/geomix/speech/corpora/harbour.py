@@ -1,4 +1,4 @@
-"""Sentences of the demo corpus: the log of a small harbour, drawn from a context-free grammar."""
+"""Sentences of the demo corpus: radio traffic and the log of a small harbour, drawn from a context-free grammar."""
 
 from __future__ import annotations
 
@@ -8,9 +8,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
+# what is said on the radio, most of the time: spelt names and figures, as sailors spell them
+_RADIO = [
+    "{call} {call} {call}",
+    "{call} {call} {figure}",
+    "{call} {figure} {figure}",
+    "{call} {figure} calling {call} {figure}",
+    "bearing {figure} {figure} {figure}",
+    "position {figure} {figure} {figure} {figure}",
+    "channel {figure} {figure} over",
+    "berth {figure} for {call} {call}",
+    "{boat} {call} {figure} over",
+]
 # an alternative that stands twice is twice as likely: so that the rarer words are said often enough to be learnt
 GRAMMAR = {
     "entry": [
+        *5 * _RADIO,
         "{vessel} {passed} {place}",
         "{vessel} {passed} {place}",
         "{vessel} is {anchored} {near} {place}",
@@ -31,6 +44,39 @@ GRAMMAR = {
         "{tide} at {hour}",
         "{tide} on {day}",
     ],
+    "call": [
+        *(
+            "alfa",
+            "bravo",
+            "charlie",
+            "delta",
+            "echo",
+            "foxtrot",
+            "golf",
+            "hotel",
+            "india",
+            "juliett",
+            "kilo",
+            "lima",
+            "mike",
+        ),
+        *(
+            "november",
+            "oscar",
+            "papa",
+            "quebec",
+            "romeo",
+            "sierra",
+            "tango",
+            "uniform",
+            "victor",
+            "whiskey",
+            "xray",
+            "yankee",
+            "zulu",
+        ),
+    ],
+    "figure": ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"],
     "vessel": ["the {paint} {boat}", "the {paint} {boat}", "the {boat} {name}", "our {age} {boat}"],
     "boat": ["ferry", "trawler", "schooner", "tug", "barge", "lifeboat"],
     "name": ["perpetua", "marigold", "halcyon", "kestrel", "orlando"],
