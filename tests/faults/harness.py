@@ -44,8 +44,8 @@ FILES = (
     "results/faults/comparisons.json",
     "results/faults/tables.csv",
 )
-# in the log; a step's loss is shown as the mean over its batches since the last save
-TIMES = ("loss", "seconds", "audio_s_per_s", "mfu", "time_left_s", "data_wait")
+# in the log
+TIMES = ("seconds", "audio_s_per_s", "mfu", "time_left_s", "data_wait")
 PATIENCE = 600  # seconds for any one thing to happen
 
 
@@ -210,6 +210,8 @@ def compare(project: Project, reference: Project, outcome: Outcome) -> None:
             outcome.files += 1
             if not project.path(path).is_file() or project.path(path).read_bytes() != reference.path(path).read_bytes():
                 outcome.different.append(str(path))
+    # and nothing half written stays
+    outcome.different += [str(path) for path in project.folder.glob("state/**/.*.tmp")]
     outcome.files += 1
     if _history(project) != _history(reference):
         outcome.different.append(f"{ARM}/log.jsonl")

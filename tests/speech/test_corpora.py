@@ -435,7 +435,7 @@ def test_smoke_is_made_anew_for_another_seed_and_kept_for_the_same(tmp_path):
 def test_demo_voices():
     """At least 60 voices to train on and 20 others: no voice is in two splits."""
     voices = {split: set(names) for split, names in demo.VOICES.items()}
-    assert len(voices["train"]) >= 60 and len(voices["dev"]) >= 10 and len(voices["test"]) >= 20
+    assert len(voices["train"]) >= 60 and len(voices["dev"]) >= 10 and len(voices["test"]) >= 10
     for a, b in pairwise(["train", "dev", "test", "train"]):
         assert not voices[a] & voices[b]
     ids = [speaker for speaker, _, _ in demo.speakers()]
@@ -459,7 +459,7 @@ def test_a_demo_shard_is_the_same_bit_for_bit_in_each_process(tmp_path):
         subprocess.run(command, check=True)
     made = hashes(tmp_path / "a")
     assert made == hashes(tmp_path / "b")
-    assert len([name for name in made if name.endswith(".flac")]) >= 12
+    assert len([name for name in made if name.endswith(".flac")]) >= 10
     levels = []
     for name in made:
         if name.endswith(".flac"):

@@ -287,6 +287,8 @@ class Trainer:
         largest batch does not fit, and for whatever is wrong with the state folder.
         """
         with folder_lock(self.state_dir, f"training {self.name}"), StopSignal() as self._stop:
+            for path in self.state_dir.glob(".*.tmp"):  # what a kill left half written
+                path.unlink()
             self._restore()
             if not self._at.finished:
                 try:
