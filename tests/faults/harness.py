@@ -29,7 +29,7 @@ from tests.workflow.conftest import Project
 CONFIG = ("--configfile", "config/smoke.yaml", "config/faults.yaml")
 UPDATES, UPDATES_PER_EPOCH = 72, 6
 ARM = "results/faults/own/attention/seed0"
-# what must be the same bytes; the record holds times, and the log is compared without its times
+# what must be the same bytes; the record holds times, and the log is compared without its own, TIMES
 FILES = (
     "state/faults/own/attention/seed0/*/epoch-*.safetensors",
     f"{ARM}/model.safetensors",
@@ -44,7 +44,6 @@ FILES = (
     "results/faults/comparisons.json",
     "results/faults/tables.csv",
 )
-# in the log
 TIMES = ("seconds", "audio_s_per_s", "mfu", "time_left_s", "data_wait")
 PATIENCE = 600  # seconds for any one thing to happen
 
