@@ -6,7 +6,7 @@ CORES ?= $(shell nproc)
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env demo test lint debian-packages granite-mutations clean-demo
+.PHONY: help env demo test lint debian-packages slurm-test faults granite-mutations clean-demo
 
 help: ## what can be made here
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
@@ -59,6 +59,12 @@ test: .venv/.test-stamp .venv-peer/.stamp debian-packages lint ## all tests (the
 	.venv-peer/bin/python -m pytest -m peer tests/models/granite
 	@echo "== tests"
 	$(BIN)/python -m pytest -m "not peer" --durations=25
+
+slurm-test: .venv/.test-stamp debian-packages ## the study and its interruptions on a real one-machine Slurm (root; about 6 minutes)
+	$(BIN)/python -m pytest -m slurm
+
+faults: .venv/.test-stamp ## kill trainings at 20 random moments and run on: everything byte-identical?
+	$(BIN)/python -m tests.faults.harness --kills 20
 
 granite-mutations: .venv/.test-stamp ## each fault that a Granite implementation may have, put in and caught
 	$(BIN)/python -m tests.granite_mutations
