@@ -392,8 +392,8 @@ def _ctc(clock: _Clock) -> list[dict[str, Any]]:
             "seconds": seconds,
             "spread": spread,
             "bytes": 4.0 * 5 * logits.numel(),  # logits in, log-probabilities out and in, gradient out; logits again
-            "loss_difference": abs(float(loss) - float(want)),
-            "loss": float(want),
+            "loss_difference": abs(loss.item() - want.item()),
+            "loss": want.item(),
             "gradient_difference": float((gradient.cpu().double() - want_gradient).abs().max()),
         }
     ]
