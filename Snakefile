@@ -32,6 +32,7 @@ include: "rules/score.smk"
 include: "rules/compare.smk"
 include: "rules/report.smk"
 include: "rules/language.smk"
+include: "rules/speed.smk"
 
 
 if "granite" in config:
