@@ -56,9 +56,9 @@ def test_the_same_texts_give_the_same_tokenizer(trained, tmp_path, kind, size):
 
 def test_unknown_words_of_a_reference_are_reported(trained):
     word, char = Tokenizer.load(trained["word"]), Tokenizer.load(trained["char"])
-    assert word.encode("THE ZEPPELIN PASSED")[1] == word.unk_id
-    assert word.decode(word.encode("THE ZEPPELIN PASSED")) == "THE <unk> PASSED"
-    texts = ["THE ZEPPELIN PASSED", "A ZEPPELIN", "THE ÜBERBOAT"]
+    assert word.encode("NINE ZEPPELIN SEVEN")[1] == word.unk_id
+    assert word.decode(word.encode("NINE ZEPPELIN SEVEN")) == "NINE <unk> SEVEN"
+    texts = ["NINE ZEPPELIN SEVEN", "A ZEPPELIN", "THE ÜBERBOAT"]
     assert word.unknown_words(texts) == {"ZEPPELIN": 2, "ÜBERBOAT": 1}
     assert char.unknown_words(texts) == {"ÜBERBOAT": 1}
     assert word.unknown_words(TEXTS) == {}
