@@ -24,7 +24,7 @@ def test_missed_then_met(project, finished_smoke):
     parity = json.loads((run / "parity.json").read_text())
     assert parity["passed"] is False and parity["measured"]["test"] > 0
     assert (run / "own" / "attention" / "seed0" / "score" / "test.json").exists()
-    assert not (run / "own" / "grassmann").exists()
+    assert not (run / "own" / "grassmann" / "seed0" / "record.json").exists()
     assert not (run / "tables.csv").exists()
 
     # again unchanged: only the gate and what waits for it

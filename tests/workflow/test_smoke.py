@@ -97,8 +97,8 @@ def test_tables_are_rebuilt_from_scores_and_records_alone(smoke):
     try:
         for name in before:
             (run / name).unlink()
-        assert {job.split()[0] for job in smoke.plan(*SMOKE, "tables")} == {"report", "tables"}
-        smoke.snakemake(*SMOKE, "--cores", "1", "tables")
+        assert {job.split()[0] for job in smoke.plan("tables", *SMOKE)} == {"report", "tables"}
+        smoke.snakemake("tables", *SMOKE, "--cores", "1")
     finally:
         for folder in moved:
             folder.with_suffix(".away").rename(folder)
