@@ -15,7 +15,7 @@ rule speed_piece:
         "logs/speed/{piece}.log",
     wildcard_constraints:
         piece="|".join(re.escape(piece) for piece in PIECES),
-    threads: workflow.cores or 1
+    threads: os.cpu_count()
     params:
         device=config["training"]["device"],
     script:
