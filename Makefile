@@ -36,7 +36,7 @@ env: .venv/.run-stamp ## the pinned environment, in .venv
 	$(BIN)/pip --python .venv-peer/bin/python install --quiet --no-deps --requirement requirements-peer.txt
 	@touch $@
 
-demo: .venv/.run-stamp ## train, decode, score and compare four arms on a built-in speech corpus (about 8 minutes on 2 cores)
+demo: .venv/.run-stamp ## train, decode, score and compare four arms on a built-in speech corpus (minutes on 2 cores)
 	@echo "== demo: synthesise a small speech corpus, train four arms, decode, score, compare"
 	$(BIN)/snakemake --configfile config/demo.yaml --cores $(CORES)
 	@$(BIN)/geomix tables results/demo
