@@ -6,7 +6,7 @@ CORES ?= $(shell nproc)
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env demo test lint debian-packages slurm-test faults granite-mutations clean-demo
+.PHONY: help env demo test test-long lint debian-packages slurm-test faults granite-mutations clean-demo
 
 help: ## what can be made here
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
@@ -54,11 +54,14 @@ lint: .venv/.test-stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/snakefmt --check -l 120 Snakefile rules
 
-test: .venv/.test-stamp .venv-peer/.stamp debian-packages lint ## all tests (the environments and Debian packages they need are installed first)
+test: .venv/.test-stamp .venv-peer/.stamp debian-packages lint ## the tests (the environments and Debian packages they need are installed first)
 	@echo "== tests against transformers 4.57.1"
 	.venv-peer/bin/python -m pytest -m peer tests/models/granite
 	@echo "== tests"
-	$(BIN)/python -m pytest -m "not peer" --durations=25
+	$(BIN)/python -m pytest -m "not peer and not slurm and not fixture" --durations=25
+
+test-long: .venv/.test-stamp debian-packages ## a real one-machine Slurm, and every arm at full width on a cut of LibriSpeech
+	$(BIN)/python -m pytest -m "slurm or fixture" --durations=25
 
 slurm-test: .venv/.test-stamp debian-packages ## the study and its interruptions on a real one-machine Slurm (root; about 6 minutes)
 	$(BIN)/python -m pytest -m slurm
