@@ -6,7 +6,7 @@ CORES ?= $(shell nproc)
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env demo test test-long lint debian-packages slurm-test faults granite-mutations clean-demo
+.PHONY: help env espnet espnet-test demo test test-long lint debian-packages slurm-test faults granite-mutations clean-demo
 
 help: ## what can be made here
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
@@ -36,6 +36,17 @@ env: .venv/.run-stamp ## the pinned environment, in .venv
 	$(BIN)/pip --python .venv-peer/bin/python install --quiet --no-deps --requirement requirements-peer.txt
 	@touch $@
 
+espnet: .venv-espnet/.stamp ## ESPnet 202611, unpatched, for the track espnet, in .venv-espnet
+
+# over .venv's torch, as .venv-peer; --ignore-requires-python: ESPnet asks for 3.12 and runs on 3.11
+.venv-espnet/.stamp: requirements-espnet.txt .venv/.run-stamp
+	@echo "== making .venv-espnet: ESPnet 202611 beside .venv's torch (half a minute, 400 MB)"
+	test -x .venv-espnet/bin/python || $(BIN)/python -m venv --without-pip .venv-espnet
+	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')')" \
+	  > "$$(.venv-espnet/bin/python -c 'import site; print(site.getsitepackages()[0])')/main-environment.pth"
+	$(BIN)/pip --python .venv-espnet/bin/python install --quiet --no-deps --ignore-requires-python --requirement requirements-espnet.txt
+	@touch $@
+
 demo: .venv/.run-stamp ## train, decode, score and compare four arms on a built-in speech corpus (minutes on 2 cores)
 	@echo "== demo: synthesise a small speech corpus, train four arms, decode, score, compare"
 	$(BIN)/snakemake --configfile config/demo.yaml --cores $(CORES)
@@ -54,11 +65,16 @@ lint: .venv/.test-stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/snakefmt --check -l 120 Snakefile rules
 
-test: .venv/.test-stamp .venv-peer/.stamp debian-packages lint ## the tests (the environments and Debian packages they need are installed first)
+test: .venv/.test-stamp .venv-peer/.stamp .venv-espnet/.stamp debian-packages lint ## the tests (the environments and Debian packages they need are installed first)
 	@echo "== tests against transformers 4.57.1"
 	.venv-peer/bin/python -m pytest -m peer tests/models/granite
+	@echo "== tests with ESPnet 202611"
+	.venv-espnet/bin/python -m pytest -m espnet tests/espnet_track
 	@echo "== tests"
-	$(BIN)/python -m pytest -m "not peer and not slurm and not fixture" --durations=25
+	$(BIN)/python -m pytest -m "not peer and not espnet and not slurm and not fixture" --durations=25
+
+espnet-test: .venv/.test-stamp .venv-espnet/.stamp ## the tests of the track espnet
+	.venv-espnet/bin/python -m pytest -m espnet tests/espnet_track --durations=10
 
 test-long: .venv/.test-stamp debian-packages ## a real one-machine Slurm, and every arm at full width on a cut of LibriSpeech
 	$(BIN)/python -m pytest -m "slurm or fixture" --durations=25

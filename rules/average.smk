@@ -18,6 +18,8 @@ rule average:
         averaging=f"{ARM}/averaging.json",
     log:
         f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/average.log",
+    wildcard_constraints:
+        track="own",
     priority: first_seed_first
     retries: 0
     script:

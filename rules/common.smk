@@ -18,7 +18,7 @@ TOKENIZER = f"{DATA}/tokenizer/{config['tokenizer']['kind']}-{config['tokenizer'
 
 
 wildcard_constraints:
-    track="own",
+    track="own|espnet",
     arm="[A-Za-z0-9][A-Za-z0-9_.-]*",
     seed="[0-9]+",
     set="[A-Za-z0-9][A-Za-z0-9_.-]*",

@@ -13,6 +13,7 @@ rule report:
         records=of_study(f"{ARM}/record.json"),
         scores=of_study(expand(f"{ARM}/score/{{set}}.json", set=EVALUATION_SETS, allow_missing=True)),
         comparisons=f"{RUN}/comparisons.json",
+        agreement=agreement_files,
         parity=f"{RUN}/parity.json",
         gate=f"{RUN}/parity.passed",
     output:

@@ -85,6 +85,8 @@ rule train:
         epochs=f"{ARM}/epochs.json",
     log:
         f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/train.log",
+    wildcard_constraints:
+        track="own",
     priority: first_seed_first
     threads: TRAINING["threads"]
     script:

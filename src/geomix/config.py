@@ -16,6 +16,10 @@ from geomix.errors import UserError
 NEUTRAL_TRAINING_KEYS = ("device", "threads", "save_minutes", "log_every")
 # keys of an arm that say how the study treats it, not what is trained
 STUDY_ARM_KEYS = ("gated", "unmatched")
+# arms that are ESPnet's own models: there is no such model in the own track
+E_BRANCHFORMER = "e_branchformer"
+# the release that the track espnet is pinned to; part of its trainings' settings
+ESPNET_VERSION = "202611"
 # where the recordings lie is no setting: the prepared data's hashes stand for them
 LOCATION_KEYS = ("path", "download")
 
@@ -66,13 +70,27 @@ def validate_config(config: dict[str, Any], schema: str | os.PathLike | None = N
     for where, names in (
         ("study.arms", config["study"]["arms"]),
         ("comparison.planned", [name for pair in config["comparison"]["planned"] for name in pair]),
-        ("gate.arm", [config["gate"]["arm"]]),
     ):
         for name in names:
             if name not in arms:
                 raise UserError(f"config: {where} names {name!r}, which is not among the arms: {_suggest(name, arms)}")
     sets = set(evaluation_sets(config))
-    for anchor in filter(None, (config["gate"], config["gate"]["fallback"])):
+    for name in config["study"]["arms"]:
+        if arms[name].get("architecture") == E_BRANCHFORMER:
+            raise UserError(
+                f"config: study.arms names {name!r}, a model of ESPnet's alone, which serves as an anchor: name it in gate.fallback"
+            )
+    for where, anchor in (("gate", config["gate"]), ("gate.fallback", config["gate"]["fallback"])):
+        if anchor is None:
+            continue
+        if anchor["arm"] not in arms:
+            raise UserError(
+                f"config: {where}.arm names {anchor['arm']!r}, which is not among the arms: {_suggest(anchor['arm'], arms)}"
+            )
+        if arms[anchor["arm"]].get("architecture") == E_BRANCHFORMER and anchor["track"] != "espnet":
+            raise UserError(
+                f"config: {where}.track {anchor['track']!r}: arm {anchor['arm']!r} exists on the track espnet alone"
+            )
         for target in anchor["targets"]:
             if target["set"] not in sets:
                 raise UserError(
@@ -123,6 +141,7 @@ def training_settings(config: dict[str, Any], arm: str, seed: int, track: str) -
         model["mixer"] = arm_config
     return {
         "track": track,
+        **({"espnet": ESPNET_VERSION} if track == "espnet" else {}),
         "seed": int(seed),
         "model": {**model, "features": config["features"]["mels"]},
         "training": {key: value for key, value in config["training"].items() if key not in NEUTRAL_TRAINING_KEYS},

@@ -24,6 +24,7 @@ PACKAGES = (
     "soundfile",
     "kaldialign",
     "triton",
+    "espnet",
 )
 # what makes a working tree dirty: code and settings; results that are tracked do not
 CODE_PATHS = ("src", "rules", "workflow_scripts", "Snakefile", "config.yaml", "config", "pyproject.toml")

@@ -1,0 +1,157 @@
+"""ESPnet's data folder from our manifests: wav.scp, text, utt2spk and shape files; audio copies for other speeds.
+
+Both tracks see the same utterances in the same order: ESPnet sorts by the first number of `speech_shape`, which is the manifest's
+samples, and keeps the order of the file, which is that of the ids, among equals.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from geomix.errors import UserError
+from geomix.files import read_json, sha256, write_text
+from geomix.speech.manifest import SAMPLE_RATE, Utterance, read_manifest
+from geomix.speech.tokenizer import Tokenizer
+
+STATS = "stats/train/feats_stats.npz"
+"""Where ESPnet's collect-stats leaves the sums of the features, below the data folder."""
+
+
+@dataclass(frozen=True)
+class EspnetData:
+    """What a training of this track reads: the data folder (see `write_data`), the tokenizer's, and corpus.json."""
+
+    corpus: Path
+    folder: Path
+    tokenizer: Path
+
+    @property
+    def stats(self) -> Path:
+        """Sums of the training features (npz), as ESPnet's collect-stats left them."""
+        return self.folder / STATS
+
+    @functools.cached_property
+    def hashes(self) -> dict[str, str]:
+        """Hashes of the splits and of the tokenizer: with the settings, all that decides the weights."""
+        splits = read_json(self.corpus)["splits"]
+        return {name: splits[name]["hash"] for name in ("train", "dev")} | {
+            "tokenizer": sha256(self.tokenizer / "tokenizer.model")
+        }
+
+
+def write_speed_copies(manifest: str | os.PathLike, factor: float, folder: str | os.PathLike, threads: int = 1) -> None:
+    """Write the training utterances of one speed as `<folder>/<id>.flac`, 16 bits, which is what ESPnet's recipes read.
+
+    The resampling is the one of our features; only the rounding to 16 bits differs. All files or, after an error, none that
+    the workflow keeps.
+    """
+    import soundfile
+    import torch
+
+    from geomix.speech.audio import perturb_speed, read_audio
+    from geomix.speech.parallel import Progress
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    copies = [u for u in read_manifest(manifest) if u.speed == factor]
+    show = Progress(f"audio at speed {factor}", len(copies))
+
+    def write(utterance: Utterance) -> Utterance:
+        torch.set_num_threads(1)
+        waveform = perturb_speed(torch.from_numpy(read_audio(utterance.path)), factor)
+        soundfile.write(speed_copy(folder, utterance), waveform.clamp(-1, 1).numpy(), SAMPLE_RATE, subtype="PCM_16")
+        return utterance
+
+    with ThreadPoolExecutor(threads) as pool:
+        for utterance in pool.map(write, copies):
+            show.add(1, utterance.seconds)
+    show.close()
+
+
+def speed_copy(folder: str | os.PathLike, utterance: Utterance) -> Path:
+    """File of an utterance's copy at its speed."""
+    return Path(folder) / f"{utterance.id}.flac"
+
+
+def write_data(
+    manifest: str | os.PathLike,
+    tokenizer: Tokenizer,
+    folder: str | os.PathLike,
+    copies: dict[float, str | os.PathLike] | None = None,
+) -> None:
+    """Write the Kaldi folder of one split: wav.scp, text, utt2spk, speech_shape (samples) and text_shape (tokens, units).
+
+    Parameters
+    ----------
+    copies : speed factor -> folder of `write_speed_copies`, for every factor but 1 in the manifest
+
+    The second number of text_shape is the number of output units, as asr.sh appends it: batches of type numel count both.
+    """
+    utterances, copies = read_manifest(manifest), copies or {}
+
+    def audio(utterance: Utterance) -> str:
+        if utterance.speed == 1.0:
+            return utterance.path
+        if utterance.speed not in copies:
+            raise UserError(
+                f"{manifest}: {utterance.id} has speed {utterance.speed}, and no audio copies were made of it"
+            )
+        return str(speed_copy(copies[utterance.speed], utterance).absolute())
+
+    lengths = {text: len(tokenizer.encode(text)) for text in {u.text for u in utterances}}
+    columns: dict[str, Callable[[Utterance], str]] = {
+        "wav.scp": audio,
+        "text": lambda u: u.text,
+        "utt2spk": lambda u: u.speaker,
+        "speech_shape": lambda u: str(u.samples),
+        "text_shape": lambda u: f"{lengths[u.text]},{tokenizer.size}",
+    }
+    for name, column in columns.items():
+        write_text(Path(folder) / name, "".join(f"{u.id} {column(u)}\n" for u in utterances))
+
+
+def read_scp(path: str | os.PathLike) -> dict[str, str]:
+    """A Kaldi file of two columns, split at the first space."""
+    lines = Path(path).read_text(encoding="utf-8").splitlines()
+    return {key: value for key, _, value in (line.partition(" ") for line in lines)}
+
+
+def write_training_shapes(data: EspnetData, subsampling: int, out: str | os.PathLike) -> tuple[list[Path], list[str]]:
+    """Write the shape files of the training utterances that CTC can align, and return them with the ids left out.
+
+    The own track leaves the same ones out (`batching.split_alignable`); ESPnet reads what its shape files name.
+    """
+    from geomix.models.subsampling import subsampled_length
+    from geomix.speech.batching import Example, split_alignable
+    from geomix.speech.features import frames_of
+
+    tokenizer = Tokenizer.load(data.tokenizer)
+    folder = data.folder / "train"
+    texts = read_scp(folder / "text")
+    shapes = {name: read_scp(folder / name) for name in ("speech_shape", "text_shape")}
+    encoded = {text: tuple(tokenizer.encode(text)) for text in set(texts.values())}
+    samples = {i: int(n) for i, n in shapes["speech_shape"].items()}
+    examples = [Example(i, samples[i], frames_of(samples[i]), encoded[text]) for i, text in texts.items()]
+    kept, dropped = split_alignable(examples, functools.cache(lambda frames: subsampled_length(frames, subsampling)))
+    files = []
+    for name, shape in shapes.items():
+        files.append(Path(out) / name)
+        write_text(files[-1], "".join(f"{example.id} {shape[example.id]}\n" for example in kept))
+    return files, sorted(example.id for example in dropped)
+
+
+def write_sorted_text(path: str | os.PathLike, texts: dict[str, str], ids: Iterable[str] | Sequence[str]) -> None:
+    """Kaldi text of all `ids`, sorted; one without a hypothesis is a `UserError` (never skipped)."""
+    from geomix.speech.decoding import write_hypotheses
+
+    ids = list(ids)
+    if missing := [i for i in ids if i not in texts]:
+        raise UserError(
+            f"{path}: ESPnet gave no hypothesis for {len(missing)} utterances (first: {missing[0]}): decode again"
+        )
+    write_hypotheses(path, {i: texts[i] for i in ids})

@@ -1,0 +1,94 @@
+"""Where ESPnet is installed, and how a step is run there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from geomix.config import ESPNET_VERSION
+from geomix.errors import UserError
+
+
+def espnet_python() -> Path:
+    """The interpreter of ESPnet's environment: $GEOMIX_ESPNET_PYTHON, or .venv-espnet in the project's root."""
+    named = os.environ.get("GEOMIX_ESPNET_PYTHON")
+    python = Path(named) if named else Path(__file__).resolve().parents[3] / ".venv-espnet" / "bin" / "python"
+    if not os.access(python, os.X_OK):
+        raise UserError(
+            f"{python}: the track espnet needs ESPnet {ESPNET_VERSION}, which is not installed: run `make espnet`, or leave espnet out of study.tracks"
+        )
+    return python
+
+
+def run_step(
+    step: str,
+    request: Mapping[str, Any],
+    *,
+    threads: int = 1,
+    log: Path | None = None,
+    on_line: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Run a step of `geomix.espnet_track.run` in ESPnet's environment and return its answer.
+
+    What it prints is appended to `log`, or goes to standard error, and to `on_line` line by line. SIGTERM and Ctrl-C are passed on.
+
+    Raises
+    ------
+    UserError
+        Without ESPnet; when the step was told to stop; and with the step's own sentence when it ended with one.
+    """
+    with tempfile.TemporaryDirectory(prefix="geomix-espnet-") as folder:
+        question, answer = Path(folder, "request.json"), Path(folder, "answer.json")
+        question.write_text(json.dumps({"step": step, "threads": threads, **request}), encoding="utf-8")
+        source = str(Path(__file__).resolve().parents[2])
+        environment = {
+            **os.environ,
+            # this package, whichever copy of it is running
+            "PYTHONPATH": os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH")))),
+            "OMP_NUM_THREADS": str(threads),
+            "PYTHONUNBUFFERED": "1",
+        }
+        command = [str(espnet_python()), "-m", "geomix.espnet_track.run", str(question), str(answer)]
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
+        stopped = _pass_on(process)
+        last = ""
+        with open(log, "a", encoding="utf-8") if log else contextlib.nullcontext(sys.stderr) as said:
+            for line in process.stdout:
+                said.write(line)
+                said.flush()
+                last = line.strip() or last
+                if on_line:
+                    on_line(line)
+            code = process.wait()
+        if stopped:
+            raise UserError(f"ESPnet's {step}: stopped by {stopped[0]}; run again to go on from its last whole epoch")
+        if code:
+            sentence = last.removeprefix("geomix: ") if last.startswith("geomix: ") else f"ended with {code}: {last}"
+            raise UserError(f"ESPnet's {step}: {sentence}" + (f" (more in {log})" if log else ""))
+        return json.loads(answer.read_text(encoding="utf-8"))
+
+
+def _pass_on(process: subprocess.Popen) -> list[str]:
+    """Pass SIGTERM and Ctrl-C on to `process`; the list returned gets their names."""
+    stopped: list[str] = []
+
+    def forward(number: int, _frame: object) -> None:
+        stopped.append(signal.Signals(number).name)
+        process.terminate()
+
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, forward)
+    except ValueError:  # not the main thread: whoever called handles its own signals
+        pass
+    return stopped

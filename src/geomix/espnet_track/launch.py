@@ -1,0 +1,377 @@
+"""What the workflow's rules of the track espnet call: collect-stats, training, averaging, decoding.
+
+The steps themselves run in ESPnet's environment (`environment.run_step`); files appear whole, states are locked and keyed, as on
+the own track.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from geomix.config import E_BRANCHFORMER
+from geomix.errors import UserError
+from geomix.espnet_track.data import EspnetData, read_scp, write_training_shapes
+from geomix.espnet_track.environment import run_step
+from geomix.espnet_track.settings import CRITERIA, stats_config, subsampling_of, training_config
+from geomix.files import atomic_path, folder_lock, read_json, write_json, write_text
+from geomix.speech.manifest import SAMPLE_RATE
+from geomix.training.progress import LOG, read_log, say
+
+CHECKPOINT = "checkpoint.pth"
+_ATTEMPTS = "attempts.json"
+
+
+def collect_stats(data: EspnetData, mels: int, threads: int = 1) -> None:
+    """ESPnet's collect-stats over all training utterances: `<data.folder>/stats/train/feats_stats.npz`."""
+    run_step("stats", {"config": stats_config(data, mels)}, threads=threads)
+
+
+def train(
+    settings: Mapping[str, Any],
+    data: EspnetData,
+    *,
+    about: Mapping[str, Any],
+    state_root: Path,
+    out: Path,
+    dev_features: Path,
+    log_every: int = 50,
+    threads: int = 1,
+    device: str = "auto",
+) -> dict[str, Any]:
+    """Train one arm with ESPnet's trainer, or go on from its last whole epoch, and write what the train rule declares.
+
+    Parameters
+    ----------
+    settings, about, state_root, out : as `geomix.speech.training_task.train_arm` has them
+    dev_features : our features of the dev set (their data file), for the diagnostics of pair mixers
+
+    Returns
+    -------
+    The run record.
+    """
+    from geomix.speech.training_task import state_folder
+    from geomix.training import devices
+
+    arm, seed = about["arm"], settings["seed"]
+    gpu = devices.choose_device(device).type == "cuda"
+    state, out = state_folder(Path(state_root), settings, arm, data), Path(out)
+    name = f"espnet/{arm}/seed{seed}"
+    with folder_lock(state, f"training {name}"):
+        shapes, dropped = write_training_shapes(data, subsampling_of(settings["model"]), state / "shapes")
+        batches = _batch_count(shapes, settings["training"]["batch_bins"])
+        if batches < settings["training"]["accumulation"]:
+            raise UserError(
+                f"training.accumulation {settings['training']['accumulation']}: an epoch has {batches} batches, and ESPnet makes no update: lower it or training.batch_bins"
+            )
+        if dropped:
+            say(f"{len(dropped)} utterances are too short for their transcripts and left out: {' '.join(dropped)}")
+        config = training_config(settings, data, state, shapes, gpu=gpu, log_every=log_every)
+        attempts = _begin_attempt(state)
+        watch = _Watch(name, state / LOG, settings["training"], batches)
+        model = None
+        if settings["model"].get("architecture") != E_BRANCHFORMER:
+            model = {"model": _own_model(settings, data), "features": str(Path(dev_features).with_suffix(""))}
+        request = {"config": config, "diagnostics": model}
+        summary = run_step("train", request, threads=threads, log=state / "espnet.log", on_line=watch)
+        peak = max(summary["peak_memory"], attempts.get("peak_memory", 0))
+        write_json(state / _ATTEMPTS, attempts | {"peak_memory": peak})
+    summary["epochs"] = {int(epoch): values for epoch, values in summary["epochs"].items()}
+
+    best_by = settings["training"]["best_by"]
+    scores = {epoch: values[best_by] for epoch, values in summary["epochs"].items()}
+    best = sorted(scores, key=lambda epoch: (scores[epoch] is None, scores[epoch], epoch))[
+        : config["keep_nbest_models"]
+    ]
+    kept = [{"epoch": epoch, "score": scores[epoch]} for epoch in best]
+    write_json(out / "diagnostics.json", summary["diagnostics"] or {"utterances": [], "start": [], "end": []})
+    write_text(out / "log.jsonl", "".join(json.dumps(line) + "\n" for line in _log(state, summary, settings)))
+    write_json(out / "epochs.json", {"state": os.path.relpath(state), "metric": best_by, "kept": kept})
+    record = _record(settings, data, summary, about, state, shapes, dropped, batches, threads) | {
+        "attempts": attempts["attempts"],
+        "peak_memory_bytes": peak,
+        "best_epochs": kept,
+    }
+    write_json(out / "record.json", record)
+    return record
+
+
+def _begin_attempt(state: Path) -> dict[str, Any]:
+    """Count this attempt, and cut the log back to the checkpoint's epoch, where ESPnet goes on."""
+    path = state / _ATTEMPTS
+    attempts = read_json(path) if path.exists() else {"attempts": 0}
+    attempts["attempts"] += 1
+    write_json(path, attempts)
+    done = max(
+        (int(found[1]) for p in state.glob("*epoch.pth") if (found := re.match(r"(\d+)epoch", p.name))), default=0
+    )
+    if not (state / CHECKPOINT).exists():
+        done = 0
+    if (state / LOG).exists():
+        lines = [line for line in read_log(state / LOG) if line["epoch"] <= done]
+        write_text(state / LOG, "".join(json.dumps(line) + "\n" for line in lines))
+    return attempts
+
+
+class _Watch:
+    """Turns ESPnet's progress into lines of the state's log.jsonl, which `geomix status` reads, and into a line an epoch for people."""
+
+    _STEP = re.compile(r"(\d+)epoch:train:\d+-(\d+)batch: (.*)")
+    _EPOCH = re.compile(r"(\d+)epoch results: (.*)")
+
+    def __init__(self, name: str, log: Path, training: Mapping[str, Any], batches: int):
+        self._name, self._log, self._accumulation = name, log, training["accumulation"]
+        self._epochs = training["epochs"]
+        self._per_epoch = batches // self._accumulation
+        self._total = training["epochs"] * self._per_epoch
+        self._first: tuple[int, float] | None = None
+
+    def __call__(self, line: str) -> None:
+        if found := self._EPOCH.search(line):
+            losses = re.findall(r"\bloss=([^\s,]+)", found[2])
+            cer = re.search(r"cer_ctc=([^\s,]+)", found[2])
+            say(
+                f"{self._name}: epoch {found[1]}/{self._epochs} done, train loss {losses[0]}, dev loss {losses[-1]}, cer_ctc {cer[1] if cer else '-'}"
+            )
+        if not (found := self._STEP.search(line)):
+            return
+        values = dict(re.findall(r"(\w+)=([^\s,]+)", found[3]))
+        epoch, batch = int(found[1]), int(found[2])
+        update = (epoch - 1) * self._per_epoch + batch // self._accumulation
+        now = time.monotonic()
+        self._first = self._first or (update, now)
+        pace = (now - self._first[1]) / max(update - self._first[0], 1)
+        step = {
+            "kind": "step",
+            "epoch": epoch,
+            "update": update,
+            "loss": _float(values.get("loss")),
+            "lr": _float(values.get("optim0_lr0")),
+            "grad_norm": _float(values.get("grad_norm")),
+            "time_left_s": round(pace * max(self._total - update, 0), 1),
+        }
+        with open(self._log, "a", encoding="utf-8") as file:
+            file.write(json.dumps(step) + "\n")
+
+
+def _float(text: str | None) -> float | None:
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        return None
+    return value if abs(value) < float("inf") else None
+
+
+def _batch_count(shapes: Sequence[Path], batch_bins: int) -> int:
+    """Batches of an epoch, by our own batching of the same shapes (a check holds it against ESPnet's sampler)."""
+    from geomix.speech.batching import Example, numel_batches
+
+    speech, text = (read_scp(path) for path in shapes)
+    units = int(next(iter(text.values())).split(",")[1])
+    examples = [Example(i, int(n), 0, (0,) * int(text[i].split(",")[0])) for i, n in speech.items()]
+    return len(numel_batches(examples, units, batch_bins))
+
+
+def _own_model(settings: Mapping[str, Any], data: EspnetData) -> dict[str, Any]:
+    """The same network as our configuration names it."""
+    from geomix.models.architectures import model_config
+    from geomix.speech.tokenizer import Tokenizer
+
+    vocab = Tokenizer.load(data.tokenizer).size
+    return model_config({**settings["model"], "vocab": vocab, "seed": settings["seed"]}).to_dict()
+
+
+def _log(state: Path, summary: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """log.jsonl of a finished training: the steps as they were said, and behind each epoch's its line."""
+    steps = read_log(state / LOG) if (state / LOG).exists() else []
+    update = 0
+    for epoch, values in summary["epochs"].items():
+        yield from (line for line in steps if line["epoch"] == epoch)
+        update += values["batches"] // settings["training"]["accumulation"]
+        yield {
+            "kind": "epoch",
+            "epoch": epoch,
+            "update": update,
+            **{key: values[key] for key in ("train_loss", "dev_loss", "dev_cer")},
+            "seconds": round(values["seconds"], 3),
+            "data_wait": round((values["waited"] or 0.0) / max(values["train_seconds"], 1e-9), 5),
+        }
+
+
+def _record(
+    settings: Mapping[str, Any],
+    data: EspnetData,
+    summary: Mapping[str, Any],
+    about: Mapping[str, Any],
+    state: Path,
+    shapes: Sequence[Path],
+    dropped: Sequence[str],
+    batches: int,
+    threads: int,
+) -> dict[str, Any]:
+    """The run record, with the keys of the own track's."""
+    import datetime
+
+    from geomix.models.architectures import model_config
+    from geomix.models.flops import train_flops_per_audio_second
+    from geomix.speech.tokenizer import Tokenizer
+    from geomix.training import devices
+    from geomix.training.record import code_version
+
+    model, corpus = settings["model"], read_json(data.corpus)
+    train = corpus["splits"]["train"]
+    audio = sum(int(n) for n in read_scp(shapes[0]).values()) / SAMPLE_RATE
+    seconds = sum(values["train_seconds"] for values in summary["epochs"].values())
+    rate = audio * len(summary["epochs"]) / max(seconds, 1e-9)
+    flops = None
+    if "architecture" not in model:
+        vocab = Tokenizer.load(data.tokenizer).size
+        flops = train_flops_per_audio_second(model_config({**model, "vocab": vocab, "seed": settings["seed"]}))
+    updates = len(summary["epochs"]) * (batches // settings["training"]["accumulation"])
+    return {
+        "run": about["run"],
+        "corpus": about["corpus"],
+        "track": "espnet",
+        "arm": about["arm"],
+        "seed": settings["seed"],
+        "gated": bool(about.get("gated")),
+        "unmatched": bool(about.get("unmatched")),
+        "mixer": dict(model.get("mixer") or {"mixer": model["architecture"]}),
+        "parameters": summary["parameters"],
+        "flops_per_audio_second": flops,
+        "settings": dict(settings),
+        "settings_hash": state.name,
+        "data": {key: train[key] for key in ("utterances", "seconds", "speed_histogram")} | {"hashes": data.hashes},
+        "dropped": {
+            "too_short": sorted([*dropped, *corpus["dropped"]["train"]["too_short"]]),
+            "too_long": len(corpus["dropped"]["train"]["too_long"]),
+        },
+        "audio_seconds_per_second": round(rate, 2),
+        **code_version(),
+        "device": summary["device"],
+        "cpu": devices.cpu_name(),
+        "threads": threads,
+        "packages": summary["packages"],
+        "epochs": len(summary["epochs"]),
+        "updates": updates,
+        "skipped_updates": updates - summary["updates"],
+        "wall_seconds": round(sum(values["seconds"] for values in summary["epochs"].values()), 2),
+        "mfu": None if flops is None else round(rate * flops / summary["device_flops"]["value"], 5),
+        "data_wait": round(sum(v["waited"] or 0.0 for v in summary["epochs"].values()) / max(seconds, 1e-9), 5),
+        "device_flops": summary["device_flops"],
+        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def average(epochs: Path, data: EspnetData, out: Path) -> dict[str, Any]:
+    """ESPnet's own average of the best epochs as a model folder, and as ESPnet itself loads it.
+
+    `out` gets espnet.pth and espnet.yaml; model.safetensors and model.yaml, the same weights under our names, which the shared
+    decoder reads (under ESPnet's names for a model that ours has no counterpart of); the tokenizer; and averaging.json.
+    """
+    import torch
+    import yaml
+    from safetensors.torch import save_file
+
+    from geomix.espnet_track.weights import from_espnet
+    from geomix.models.architectures import model_config
+    from geomix.models.conformer import save_model
+
+    out, choice = Path(out), read_json(epochs)
+    state = Path(choice["state"])
+    record = read_json(out / "record.json")
+    settings, (phase, metric, _) = record["settings"], CRITERIA[choice["metric"]]
+    averaged = state / f"{phase}.{metric}.ave.pth"
+    if not averaged.exists():
+        raise UserError(f"{averaged}: no averaged model of a training here: run the training first")
+    weights = torch.load(averaged, map_location="cpu", weights_only=True)
+    if bad := [
+        name for name, value in weights.items() if value.is_floating_point() and not torch.isfinite(value).all()
+    ]:
+        raise UserError(
+            f"{averaged}: {bad[0]} holds NaN or infinity: the training diverged; lower training.learning_rate and train again"
+        )
+    with atomic_path(out / "espnet.pth") as temporary:
+        shutil.copyfile(averaged, temporary)
+    with atomic_path(out / "espnet.yaml") as temporary:
+        shutil.copyfile(state / "config.yaml", temporary)
+    for name in ("tokenizer.model", "tokens.txt"):
+        with atomic_path(out / name) as temporary:
+            shutil.copyfile(data.tokenizer / name, temporary)
+    if settings["model"].get("architecture") == E_BRANCHFORMER:
+        with atomic_path(out / "model.safetensors") as temporary:
+            save_file({name: value.contiguous() for name, value in weights.items()}, temporary)
+        about = {"model": {"architecture": E_BRANCHFORMER}, "tokenizer": "tokenizer.model"}
+        write_text(out / "model.yaml", yaml.safe_dump(about, sort_keys=False))
+    else:
+        model = model_config(_own_model(settings, data)).build()
+        attention = settings["model"]["mixer"]["mixer"] == "attention"
+        model.load_state_dict(from_espnet(weights, model.state_dict(), attention=attention))
+        save_model(model, out)
+    wanted = settings["training"]["keep_best"]
+    averaging = {"epochs": choice["kept"], "metric": choice["metric"], "wanted": wanted, "note": None}
+    if len(choice["kept"]) < wanted:
+        averaging["note"] = f"{len(choice['kept'])} epochs averaged instead of {wanted}: the training had no more"
+    write_json(out / "averaging.json", averaging)
+    return averaging
+
+
+def decode(
+    model: Path,
+    data: Mapping[str, Path],
+    prefix: Mapping[str, Path],
+    argmax: Mapping[str, Path],
+    *,
+    threads: int = 1,
+    device: str = "auto",
+) -> None:
+    """Decode sets with ESPnet itself: its inference at beam 1, a prefix search, and argmax-collapse of its model.
+
+    model : folder of `average`; data, prefix, argmax : set -> Kaldi folder to read, Kaldi texts to write
+    """
+    from geomix.training import devices
+
+    gpu = devices.choose_device(device).type == "cuda"
+    sets = [{"data": str(data[name]), "prefix": str(prefix[name]), "argmax": str(argmax[name])} for name in data]
+    request = {
+        "model": str(model / "espnet.pth"),
+        "config": str(model / "espnet.yaml"),
+        "tokenizer": str(model),
+        "sets": sets,
+        "gpu": gpu,
+    }
+    run_step("decode", request, threads=threads)
+
+
+def agree(
+    settings: Mapping[str, Any],
+    data: EspnetData,
+    *,
+    train_features: Sequence[Path],
+    dev_features: Path,
+    normalisation: Path,
+    out: Path,
+    threads: int = 1,
+) -> dict[str, Any]:
+    """Hold the two tracks against each other without training (see `agreement.check`); write agreement.json.
+
+    settings : arm -> its `training_settings`; the features and their normalisation are the own track's
+    """
+    from geomix.training.record import code_version
+
+    request = {
+        "settings": dict(settings),
+        "data": {"corpus": str(data.corpus), "folder": str(data.folder), "tokenizer": str(data.tokenizer)},
+        "train_features": [str(Path(path).with_suffix("")) for path in train_features],
+        "dev_features": str(Path(dev_features).with_suffix("")),
+        "normalisation": str(normalisation),
+    }
+    found = run_step("agreement", request, threads=threads) | code_version()
+    write_json(out, found)
+    return found

@@ -1,0 +1,227 @@
+"""Our settings as ESPnet's configuration: the same recipe under ESPnet's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from geomix.config import E_BRANCHFORMER
+from geomix.errors import UserError
+from geomix.espnet_track.data import EspnetData
+
+ENCODER = "geomix_conformer"
+"""Name under which `encoder.register` enters our encoder among ESPnet's choices."""
+
+CRITERIA = {"dev_cer": ("valid", "cer_ctc", "min"), "dev_loss": ("valid", "loss", "min")}
+
+# the encoder of ESPnet's egs2/librispeech_100/asr1/conf/tuning/train_asr_ctc_e_branchformer_e12_mlp1024_linear1024.yaml
+E_BRANCHFORMER_CONF = {
+    "output_size": 256,
+    "attention_heads": 4,
+    "attention_layer_type": "rel_selfattn",
+    "pos_enc_layer_type": "rel_pos",
+    "rel_pos_type": "latest",
+    "cgmlp_linear_units": 1024,
+    "cgmlp_conv_kernel": 31,
+    "use_linear_after_conv": False,
+    "gate_activation": "identity",
+    "num_blocks": 12,
+    "dropout_rate": 0.1,
+    "positional_dropout_rate": 0.1,
+    "attention_dropout_rate": 0.1,
+    "input_layer": "conv2d",
+    "layer_drop_rate": 0.0,
+    "linear_units": 1024,
+    "positionwise_layer_type": "linear",
+    "use_ffn": True,
+    "macaron_ffn": True,
+    "merge_conv_kernel": 31,
+}
+
+
+def subsampling_of(model: Mapping[str, Any]) -> int:
+    """Frames in one encoder frame."""
+    return 4 if model.get("architecture") == E_BRANCHFORMER else model["subsampling"]
+
+
+def model_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of ESPnet's configuration that says what is built: frontend, encoder, CTC alone.
+
+    Parameters
+    ----------
+    settings : `geomix.config.training_settings`; `UserError` names what ESPnet cannot do of them
+    """
+    model = settings["model"]
+    intermediate = model.get("intermediate_ctc")
+    if model.get("architecture") == E_BRANCHFORMER:
+        encoder, conf = "e_branchformer", dict(E_BRANCHFORMER_CONF)
+    elif "architecture" in model:
+        raise UserError(
+            f"architecture {model['architecture']!r} has no counterpart in the track espnet: run it on the track own"
+        )
+    else:
+        if model["batch_norm"] != "espnet":
+            raise UserError(
+                f"model.batch_norm {model['batch_norm']!r}: the track espnet has ESPnet's own: choose espnet"
+            )
+        mixer = dict(model["mixer"])
+        encoder = ENCODER
+        conf = {
+            "output_size": model["width"],
+            "attention_heads": mixer.get("heads", 4) if mixer["mixer"] == "attention" else 1,
+            "linear_units": model["ff_dim"],
+            "num_blocks": model["blocks"],
+            "dropout_rate": float(model["dropout"]),
+            "positional_dropout_rate": float(model["positional_dropout"]),
+            "attention_dropout_rate": float(model["attention_dropout"]),
+            "input_layer": {4: "conv2d", 8: "conv2d8"}[model["subsampling"]],
+            "normalize_before": True,
+            "macaron_style": True,
+            "rel_pos_type": "latest",
+            "pos_enc_layer_type": "rel_pos",
+            "selfattention_layer_type": "rel_selfattn",
+            "activation_type": "swish",
+            "use_cnn_module": True,
+            "cnn_module_kernel": model["kernel"],
+            "concat_after": False,
+            "mixer": mixer,
+            "mixer_seed": settings["seed"],
+        }
+        if intermediate:
+            conf["interctc_layer_idx"] = list(intermediate["blocks"])
+            conf["interctc_use_conditioning"] = intermediate["self_conditioning"]
+    return {
+        "frontend": "default",
+        "frontend_conf": {"fs": 16000, "n_fft": 512, "win_length": 400, "hop_length": 160, "n_mels": model["features"]},
+        "encoder": encoder,
+        "encoder_conf": conf,
+        "decoder": None,
+        "model": "espnet",
+        "model_conf": {"ctc_weight": 1.0, "interctc_weight": float(intermediate["weight"]) if intermediate else 0.0},
+        "init": None,
+    }
+
+
+def training_keys(settings: Mapping[str, Any], *, gpu: bool) -> dict[str, Any]:
+    """The part that says how it is trained; `UserError` names a setting that ESPnet does not have."""
+    training = settings["training"]
+    if training.get("max_updates") is not None:
+        raise UserError("training.max_updates: ESPnet counts epochs alone: set it to null for the track espnet")
+    if training["best_by"] not in CRITERIA:
+        raise UserError(
+            f"training.best_by {training['best_by']!r}: ESPnet's CTC models report {' and '.join(CRITERIA)}: choose one"
+        )
+    if training["precision"] == "bf16" and not gpu:
+        raise UserError("training.precision bf16: ESPnet has autocast on a GPU alone: choose auto or fp32")
+    return {
+        "seed": settings["seed"],
+        "max_epoch": training["epochs"],
+        "patience": None,
+        "accum_grad": training["accumulation"],
+        "grad_clip": float(training["clip"]),
+        "optim": training["optimizer"],
+        "optim_conf": {"lr": float(training["learning_rate"]), "weight_decay": float(training["weight_decay"])},
+        "scheduler": "warmuplr",
+        "scheduler_conf": {"warmup_steps": training["warmup"]},
+        "batch_type": "numel",
+        "batch_bins": training["batch_bins"],
+        # the order before an epoch's shuffle; with ESPnet's default, descending, the tracks would draw different orders
+        "sort_batch": "ascending",
+        # ESPnet averages nothing but the best when it has fewer epochs than it is asked for
+        "keep_nbest_models": min(training["keep_best"], training["epochs"]),
+        "best_model_criterion": [list(CRITERIA[training["best_by"]])],
+        "use_amp": gpu and training["precision"] != "fp32",
+        **specaug_keys(settings["augmentation"]),
+    }
+
+
+def specaug_keys(augmentation: Mapping[str, Any]) -> dict[str, Any]:
+    """SpecAugment; widths are exclusive upper bounds in both tracks."""
+    a = augmentation
+    warp = a["time_warp"] > 0
+    bands = a["frequency_masks"] > 0 and a["frequency_width"] > 0
+    times = a["time_masks"] > 0 and a["time_ratio"] > 0
+    if not (warp or bands or times):
+        return {"specaug": None, "specaug_conf": {}}
+    conf: dict[str, Any] = {"apply_time_warp": warp, "apply_freq_mask": bands, "apply_time_mask": times}
+    if warp:
+        conf |= {"time_warp_window": a["time_warp"], "time_warp_mode": "bicubic"}
+    if bands:
+        conf |= {"freq_mask_width_range": [0, a["frequency_width"]], "num_freq_mask": a["frequency_masks"]}
+    if times:
+        conf |= {"time_mask_width_ratio_range": [0.0, float(a["time_ratio"])], "num_time_mask": a["time_masks"]}
+    return {"specaug": "specaug", "specaug_conf": conf}
+
+
+def data_keys(data: EspnetData) -> dict[str, Any]:
+    """Where the audio, the texts and the tokens are. Every kind of tokenizer is a SentencePiece model, hence token_type bpe."""
+    keys: dict[str, Any] = {
+        "use_preprocessor": True,
+        "token_type": "bpe",
+        "bpemodel": str(data.tokenizer / "tokenizer.model"),
+        "token_list": str(data.tokenizer / "tokens.txt"),
+    }
+    for mode, split in (("train", "train"), ("valid", "dev")):
+        keys[f"{mode}_data_path_and_name_and_type"] = [
+            [str(data.folder / split / "wav.scp"), "speech", "sound"],
+            [str(data.folder / split / "text"), "text", "text"],
+        ]
+    return keys
+
+
+QUIET = {"use_tensorboard": False, "use_matplotlib": False, "num_att_plot": 0, "log_level": "INFO"}
+
+
+def training_config(
+    settings: Mapping[str, Any],
+    data: EspnetData,
+    state: Path,
+    train_shapes: Sequence[Path],
+    *,
+    gpu: bool,
+    log_every: int,
+) -> dict[str, Any]:
+    """ESPnet's configuration of one training, whose experiment folder is `state`; it resumes there.
+
+    `train_shapes` are those of `data.write_training_shapes`. `log_every` counts updates, ESPnet's log_interval batches.
+    """
+    return {
+        **model_keys(settings),
+        **training_keys(settings, gpu=gpu),
+        **data_keys(data),
+        **QUIET,
+        "normalize": "global_mvn",
+        "normalize_conf": {"stats_file": str(data.stats)},
+        "train_shape_file": [str(path) for path in train_shapes],
+        "valid_shape_file": [str(data.folder / "dev" / name) for name in ("speech_shape", "text_shape")],
+        "output_dir": str(state),
+        "ngpu": int(gpu),
+        "num_workers": 4 if gpu else 0,
+        "log_interval": max(1, log_every * settings["training"]["accumulation"]),
+        "resume": True,
+    }
+
+
+def stats_config(data: EspnetData, mels: int) -> dict[str, Any]:
+    """ESPnet's configuration of collect-stats: sums of the features of all training utterances; no arm has a part in it."""
+    return {
+        "frontend": "default",
+        "frontend_conf": {"fs": 16000, "n_fft": 512, "win_length": 400, "hop_length": 160, "n_mels": mels},
+        "encoder": "conformer",
+        "encoder_conf": {"num_blocks": 1, "output_size": 8, "linear_units": 8, "attention_heads": 1},
+        "decoder": None,
+        "model": "espnet",
+        "model_conf": {"ctc_weight": 1.0},
+        "normalize": None,
+        "specaug": None,
+        **data_keys(data),
+        **QUIET,
+        "collect_stats": True,
+        "train_shape_file": [str(data.folder / "train" / "speech_shape")],
+        "valid_shape_file": [str(data.folder / "dev" / "speech_shape")],
+        "output_dir": str(data.folder / "stats"),
+        "ngpu": 0,
+        "num_workers": 0,
+        "batch_size": 20,
+    }
