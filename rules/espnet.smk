@@ -193,5 +193,5 @@ def agreement_files(wildcards):
     """What the report shows of the two tracks side by side; nothing for a study without the track espnet."""
     if "espnet" not in STUDY["tracks"]:
         return []
-    scores = f"{RUN}/espnet/{{arm}}/seed{{seed}}/prefix_search/score/{{set}}.json"
-    return [rules.agreement.output[0], *expand(scores, arm=STUDY["arms"], seed=STUDY["seeds"], set=EVALUATION_SETS)]
+    second = f"{RUN}/espnet/{{arm}}/seed{{seed}}/prefix_search/score/{{set}}.json"
+    return [rules.agreement.output[0], *expand(second, arm=STUDY["arms"], seed=STUDY["seeds"], set=EVALUATION_SETS)]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from geomix.errors import UserError
+from geomix.report import agreement
 from geomix.report.comparisons import FEW_SPEAKERS
 from geomix.report.study import Study, Trained, by_speaker
 from geomix.speech.scoring import Counts
@@ -305,6 +306,8 @@ def warnings(results: Results) -> list[str]:
         ),
     ):
         found += _about_trainings(results, what, value)
+    if agreement.has_tracks(study):
+        found += agreement.misses(study)
     for (track, arm, seed), files in results.missing.items():
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         found.append(f"Missing: {arm} ({track}), seed {seed}: no {files[0]}{more}.")
@@ -383,6 +386,22 @@ def render_markdown(results: Results, figures: Sequence[str] = ()) -> str:
         contrast_table(results, planned=False),
         "Not planned: no correction for their number, so a verdict here is a hint for the next study.",
     )
+    if agreement.has_tracks(study):
+        section(
+            "Tracks: the same data and weights",
+            agreement.checks_table(study),
+            "Measured without training, before any arm is compared: what the two code bases make of the same inputs.",
+        )
+        section(
+            "Tracks: the trained arms",
+            agreement.track_table(study),
+            "Each arm trained by ESPnet beside the same arm trained here, paired over speakers.",
+        )
+        section(
+            "Tracks: two ways to decode ESPnet's models",
+            agreement.search_table(study),
+            "ESPnet's inference at beam 1 is a prefix search; every comparison of arms uses argmax-collapse.",
+        )
     section("Errors by kind", _detail_table(results), "Counts are means over seeds.")
     section("Cost", _cost_table(results), *_data_lines(results))
     found = warnings(results)
