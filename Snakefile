@@ -30,15 +30,17 @@ include: "rules/average.smk"
 include: "rules/decode.smk"
 include: "rules/score.smk"
 include: "rules/espnet.smk"
-include: "rules/compare.smk"
-include: "rules/report.smk"
-include: "rules/language.smk"
-include: "rules/speed.smk"
 
 
 if "granite" in config:
 
     include: "rules/granite.smk"
+
+
+include: "rules/compare.smk"
+include: "rules/report.smk"
+include: "rules/language.smk"
+include: "rules/speed.smk"
 
 
 localrules:

@@ -14,6 +14,7 @@ rule report:
         scores=of_study(expand(f"{ARM}/score/{{set}}.json", set=EVALUATION_SETS, allow_missing=True)),
         comparisons=f"{RUN}/comparisons.json",
         agreement=agreement_files,
+        references=rules.granite_table.output.csv if "granite" in config else [],
         parity=f"{RUN}/parity.json",
         gate=f"{RUN}/parity.passed",
     output:

@@ -1,14 +1,14 @@
 """Rule granite_table: rows of the published checkpoints, marked as references."""
 
 from geomix.errors import exit_with_sentence
-from geomix.studies.granite import reference_rows, write_reference_tables
+from geomix.report.references import reference_rows, write_reference_tables
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
         rows = reference_rows(
             snakemake.params.folder,
-            snakemake.params.arms,
             snakemake.params.sets,
+            arms=snakemake.params.arms,
             resamples=snakemake.params.comparison["resamples"],
             seed=snakemake.params.comparison["seed"],
         )

@@ -65,6 +65,30 @@ def test_rows_hold_the_pooled_counts_and_the_interval(run):
     assert {r["params"] for r in rows if r["arm"] == "grassmann"} == {"26021992"}
 
 
+@pytest.mark.usefixtures("no_figures")
+def test_a_published_checkpoint_decoded_here_is_a_reference_row(run):
+    """The scores of an arm, laid where a checkpoint's lie: the same rate, marked as a reference, in no contrast."""
+    place = run / "granite" / "tiny-ctc" / "seed0"
+    shutil.copytree(run / "own" / "attention" / "seed0" / "score", place / "score")
+    for path in (place / "score").glob("*.json"):
+        write_json(path, {**read_json(path), "normaliser": "letters"})
+    record = {"corpus": "words", "parameters": 12345, "note": "published checkpoint, not trained here", "head": "ctc"}
+    write_json(place / "record.json", record)
+    build_report(run)
+    rows = {row["set"]: row for row in table(run / "tables.csv") if row["track"] == "granite"}
+    assert rows.keys() == {"dev", "test"}
+    rate = read_json(place / "score" / "test.json")["words"]["rate"]
+    assert rows["test"]["wer"] == f"{rate:.2f}" and rows["test"]["params"] == "12345"
+    assert rows["test"]["note"].startswith("reference: published checkpoint") and "letters" in rows["test"]["note"]
+    text = (run / "tables.md").read_text()
+    assert re.search(rf"\| granite \(reference\) \| tiny-ctc \| 12,345 \| - \|.*{rate:.2f} \[", text)
+    assert "- tiny-ctc: reference: published checkpoint" in text
+    assert not [e for e in read_json(run / "comparisons.json") if "tiny-ctc" in (e["a"], e["b"])]
+    (place / "score" / "test.tsv").unlink()
+    with pytest.raises(UserError, match=r"tiny-ctc/seed0/score/test.tsv: no such file, and the reference row"):
+        build_report(run)
+
+
 def test_markdown_says_what_was_asked_and_found(run):
     build_report(run)
     text = (run / "tables.md").read_text()

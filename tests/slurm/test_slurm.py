@@ -395,7 +395,7 @@ def test_stops_what_it_started(tmp_path):
     before = set(os.listdir("/etc/slurm")) if Path("/etc/slurm").is_dir() else set()
     cluster = Cluster(tmp_path / "cluster")
     with pytest.raises(ZeroDivisionError), cluster:
-        cluster.run("sbatch", "--wrap", f"touch {tmp_path}/started; exec sleep 1000")
+        cluster.run("sbatch", "--output=/dev/null", "--wrap", f"touch {tmp_path}/started; exec sleep 1000")
         end = time.monotonic() + 20
         while not (tmp_path / "started").exists() and time.monotonic() < end:
             time.sleep(0.1)

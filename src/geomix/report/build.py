@@ -10,6 +10,7 @@ import numpy as np
 from geomix.errors import UserError
 from geomix.files import read_json, write_text
 from geomix.report.comparisons import compare_study
+from geomix.report.references import reference_rows
 from geomix.report.study import Study
 from geomix.report.tables import Results, collect_rows, render_markdown, write_csv
 
@@ -33,7 +34,10 @@ def build_report(folder: str | os.PathLike, out: str | os.PathLike | None = None
         parity = read_json(parity_path) if parity_path.is_file() else None
     else:
         comparisons, parity = read_json(path), read_json(parity_path)
-    results = Results(study, rows, parity, comparisons, missing)
+    references = reference_rows(
+        study.folder / "granite", study.sets, resamples=study.resamples, seed=study.seed, partial=partial
+    )
+    results = Results(study, rows, parity, comparisons, missing, references)
     if not partial:
         _check_current(results, path)
     names = draw_figures(results, out / "figures")

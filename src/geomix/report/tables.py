@@ -62,6 +62,7 @@ class Results:
     parity: dict[str, Any] | None
     comparisons: list[dict[str, Any]]
     missing: dict[tuple[str, str, int], list[str]] = field(default_factory=dict)
+    references: list[dict[str, Any]] = field(default_factory=list)  # rows of published checkpoints decoded here
 
     def row(self, track: str, arm: str, name: str) -> Row | None:
         return next((r for r in self.rows if (r.track, r.arm, r.set) == (track, arm, name)), None)
@@ -167,6 +168,7 @@ def write_csv(results: Results) -> str:
     for track, arm, name in _without_rows(results):
         note = "; ".join(filter(None, (results.mark, "missing")))
         writer.writerow([results.study.corpus, track, arm, name, 0, *[""] * 11, note])
+    writer.writerows([row[column] for column in CSV_COLUMNS] for row in results.references)
     return out.getvalue()
 
 
@@ -201,6 +203,10 @@ def main_table(results: Results) -> tuple[list[str], list[list[str]]]:
                     *(_rate(row.wer) for row in found),
                 ]
             )
+    for arm in dict.fromkeys(row["arm"] for row in results.references):
+        of = {row["set"]: row for row in results.references if row["arm"] == arm}
+        rates = [f"{r['wer']} [{r['wer_low']}, {r['wer_high']}]" if (r := of.get(name)) else "-" for name in study.sets]
+        lines.append(["granite (reference)", arm, f"{next(iter(of.values()))['params']:,}", "-", *rates])
     for reference in study.references:
         rates = [f"{reference['wer'][name]:g}" if name in reference["wer"] else "-" for name in study.sets]
         if any(rate != "-" for rate in rates):
@@ -372,6 +378,7 @@ def render_markdown(results: Results, figures: Sequence[str] = ()) -> str:
         f"WER in %, mean over seeds, [95 % percentile interval, {study.resamples:,} resamples of speakers and seeds]. "
         f"Speakers: {speakers or '-'}. Rows marked *reference* are published results of others, for scale: "
         "other recipes, not measured here.",
+        *(f"- {arm}: {note}" for arm, note in {row["arm"]: row["note"] for row in results.references}.items()),
         *(f"- {r['system']}: {r['source']}" for r in study.references),
     )
     section(

@@ -1,4 +1,4 @@
-"""Published Granite Speech checkpoints on the evaluation sets of a speech study: decode, score, and reference rows.
+"""Published Granite Speech checkpoints on the evaluation sets of a speech study: decode and score (geomix.report.references makes their rows).
 
 A checkpoint's results lie where a trained arm's would, in results/<run>/granite/<checkpoint>/seed0/ (with `-ctc` behind the name
 for the encoder's own CTC head). Nothing is downloaded: the folder of a checkpoint is filled by hand.
@@ -6,19 +6,16 @@ for the encoder's own CTC head). Nothing is downloaded: the folder of a checkpoi
 
 from __future__ import annotations
 
-import csv
 import datetime
-import io
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from geomix.errors import UserError
-from geomix.files import read_json, sha256, write_json, write_text
+from geomix.files import sha256, write_json
 from geomix.models.granite import CTCTranscriber, Transcriber, load_checkpoint, load_encoder
 from geomix.models.granite.checkpoint import DTYPES
 from geomix.models.granite.prompt import TRANSCRIBE
@@ -27,8 +24,7 @@ from geomix.speech.decoding import write_hypotheses
 from geomix.speech.manifest import Utterance, read_lines, read_manifest
 from geomix.speech.normalisers import normaliser
 from geomix.speech.parallel import Progress
-from geomix.speech.scoring import read_score, read_text, score_texts, write_score
-from geomix.statistics import bootstrap_rate
+from geomix.speech.scoring import read_text, score_texts, write_score
 from geomix.training import devices
 from geomix.training.record import code_version, package_versions
 
@@ -168,58 +164,3 @@ def score_sets(manifests: Mapping[str, str | Path], out: str | Path, *, normalis
         )
         write_score(score, out / "score" / f"{name}.json", out / "score" / f"{name}.tsv")
         write_json(out / "score" / f"{name}.json", {**score.to_dict(), "normaliser": normaliser_name})
-
-
-def reference_rows(
-    folder: str | Path, arms: Sequence[str], sets: Sequence[str], *, resamples: int, seed: int
-) -> list[dict]:
-    """Rows of the speech tables for the checkpoints below `folder` (results/<run>/granite), marked as references.
-
-    Keys are the columns of tables.csv; `wer_low` and `wer_high` are percentiles of `resamples` bootstrap samples of speakers.
-    A row whose record or score is absent is a `UserError`.
-    """
-    rows = []
-    for arm in arms:
-        place = Path(folder) / arm / "seed0"
-        record = read_json(place / "record.json")
-        for name in sets:
-            score = read_score(place / "score" / f"{name}.tsv")
-            totals = read_json(place / "score" / f"{name}.json")
-            speakers = sorted({u.speaker for u in score.utterances})
-            errors = [[sum(u.words.errors for u in score.utterances if u.speaker == speaker) for speaker in speakers]]
-            words = [sum(u.words.reference for u in score.utterances if u.speaker == speaker) for speaker in speakers]
-            rate = bootstrap_rate(np.array(errors, float), np.array(words, float), resamples=resamples, seed=seed)
-            rows.append(
-                {
-                    "corpus": record["corpus"], "track": "granite", "arm": arm, "set": name, "seeds": 1,
-                    "speakers": len(speakers), "params": record["parameters"], "unmatched": True,
-                    "wer": f"{score.words.rate:.2f}", "wer_low": f"{rate.low:.2f}", "wer_high": f"{rate.high:.2f}",
-                    "cer": f"{score.characters.rate:.2f}", "words": score.words.reference,
-                    "substitutions": score.words.substitutions, "insertions": score.words.insertions,
-                    "deletions": score.words.deletions,
-                    "note": f"reference: {record['note']}; normaliser {totals['normaliser']}; {record['head']} head",
-                }
-            )  # fmt: skip
-    return rows
-
-
-def write_reference_tables(rows: Sequence[Mapping[str, Any]], csv_path: str | Path, markdown_path: str | Path) -> None:
-    """Write reference rows as CSV (columns of tables.csv) and as a Markdown table."""
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(csv_path, buffer.getvalue())
-    shown = {"arm": "checkpoint", "set": "set", "params": "parameters", "wer": "WER %", "cer": "CER %", "note": "note"}
-    lines = [
-        "# Granite Speech checkpoints on the study's evaluation sets",
-        "",
-        "Reference rows: published checkpoints, trained elsewhere on other data; no arm of the study, in no comparison.",
-        "",
-        "| " + " | ".join(shown.values()) + " |",
-        "| " + " | ".join("---" for _ in shown) + " |",
-    ]
-    for row in rows:
-        cells = {**row, "wer": f"{row['wer']} [{row['wer_low']}, {row['wer_high']}]", "params": f"{row['params']:,}"}
-        lines.append("| " + " | ".join(str(cells[key]) for key in shown) + " |")
-    write_text(markdown_path, "\n".join(lines) + "\n")
