@@ -47,19 +47,17 @@ def split_alignable(
 def numel_batches(examples: Sequence[Example], vocabulary: int, batch_bins: int) -> list[list[Example]]:
     """Cut the examples, sorted by samples, into batches of just over `batch_bins` elements, longest utterance first.
 
-    A batch of n utterances counts n x longest audio in samples + n x longest text in tokens x `vocabulary`: ESPnet's
-    shape files give audio in samples and text as (tokens, vocabulary). A batch is closed by the utterance that brings
-    it over the bound.
+    A batch of n utterances counts n x (samples + tokens x `vocabulary`) of its last utterance, that of the longest audio, as
+    ESPnet's sampler does: not of the longest text. Its shape files give audio in samples and text as (tokens, vocabulary). A
+    batch is closed by the utterance that brings it over the bound.
     """
     batches: list[list[Example]] = []
     current: list[Example] = []
-    samples = tokens = 0
     for example in sorted(examples, key=lambda e: (e.samples, e.id)):
         current.append(example)
-        samples, tokens = max(samples, example.samples), max(tokens, len(example.tokens))
-        if len(current) * (samples + tokens * vocabulary) > batch_bins:
+        if len(current) * (example.samples + len(example.tokens) * vocabulary) > batch_bins:
             batches.append(current[::-1])
-            current, samples, tokens = [], 0, 0
+            current = []
     if current:
         batches.append(current[::-1])
     return batches
