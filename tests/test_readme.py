@@ -5,7 +5,7 @@ import re
 import pytest
 
 from geomix.cli import COMMANDS
-from geomix.commands.claims import BEGIN, END, RUNS
+from geomix.commands.claims import BEGIN, END, all_claims
 from geomix.report.claims import claims_table
 from tests.conftest import ROOT
 
@@ -45,4 +45,4 @@ def test_links_lead_somewhere(page):
 
 def test_the_claims_are_those_of_the_records(monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert README.split(BEGIN)[1].split(END)[0] == claims_table(RUNS) + "\n"
+    assert README.split(BEGIN)[1].split(END)[0] == claims_table(all_claims()) + "\n"

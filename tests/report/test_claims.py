@@ -1,7 +1,7 @@
 """The table of claims: what is measured, derived and not run, from the records alone."""
 
 from geomix.files import read_json, write_json
-from geomix.report.claims import Claim, claims_of_run, claims_table
+from geomix.report.claims import Claim, claims_of_language, claims_of_run, claims_table
 from tests.report.made_up import make_run, make_study
 
 
@@ -24,6 +24,32 @@ def test_claims_follow_the_records(tmp_path):
         f"{entry['difference']:+.2f} points [{entry['low']:+.2f}, {entry['high']:+.2f}], 1 seed, "
     )
 
-    text = claims_table({"full study": tmp_path / "absent"}, [Claim("bootstrap", "measured", "0.02 s", "`bench`")])
+    text = claims_table(
+        [*claims_of_run(tmp_path / "absent", "full study"), Claim("bootstrap", "measured", "0.02 s", "`bench`")]
+    )
     assert text.splitlines()[-1] == "| bootstrap | measured | 0.02 s | `bench` |"
     assert f"| full study | not run | - | `{tmp_path / 'absent'}` |" in text
+
+
+def test_language_claims_are_the_planned_contrasts_on_the_test_text(tmp_path):
+    assert [c.status for c in claims_of_language(tmp_path, "text")] == ["not run"]
+    write_json(tmp_path / "parity.json", {"sentence": "transformer has a validation perplexity of 90.0"})
+    planned = {
+        "a": "grassmann",
+        "b": "transformer",
+        "planned": True,
+        "seeds_a": 3,
+        "seeds_b": 3,
+        "ratio": 1.2345,
+        "verdict": "tie",
+    }
+    entries = [
+        planned | {"set": "test", "low": 0.9, "high": 1.6},
+        planned | {"set": "valid"},
+        planned | {"set": "test", "planned": False},
+    ]
+    write_json(tmp_path / "comparisons.json", entries)
+    baseline, contrast = claims_of_language(tmp_path, "text")
+    assert baseline.figure == "transformer has a validation perplexity of 90.0"
+    assert contrast.claim == "text: grassmann over transformer"
+    assert contrast.figure == "perplexity ratio 1.234 [0.900, 1.600], 3 + 3 seeds: tie"

@@ -7,15 +7,22 @@ from pathlib import Path
 
 from geomix.errors import UserError
 from geomix.files import write_text
-from geomix.report.claims import claims_table
+from geomix.report.claims import Claim, claims_of_language, claims_of_run, claims_table
 
-# what is asked -> the run that answers it
-RUNS = {
-    "speech, LibriSpeech-100, parity recipe": "results/librispeech100",
-    "speech, LibriSpeech-100, strong recipe": "results/librispeech100_strong",
-    "speech, AN4": "results/an4",
-}
+# what is asked, the run that answers it, and how its folder is read
+RUNS = (
+    ("speech, LibriSpeech-100, parity recipe", "results/librispeech100", claims_of_run),
+    ("speech, LibriSpeech-100, strong recipe", "results/librispeech100_strong", claims_of_run),
+    ("speech, AN4", "results/an4", claims_of_run),
+    ("language, raw WikiText-2, the article's recipe", "results/librispeech100/language", claims_of_language),
+    ("language, tokenised WikiText-2, reduced size", "results/wikitext2/language", claims_of_language),
+)
 BEGIN, END = "<!-- claims: made by `geomix claims --write README.md` -->\n", "<!-- end of claims -->\n"
+
+
+def all_claims() -> list[Claim]:
+    """The claims of every run, in the order of `RUNS`."""
+    return [claim for question, folder, read in RUNS for claim in read(folder, question)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the table, or write it into a file that has the marks."""
-    table = claims_table(RUNS) + "\n"
+    table = claims_table(all_claims()) + "\n"
     if not arguments.write:
         print(table, end="")
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,8 +60,24 @@ def claims_of_run(folder: str | os.PathLike, question: str) -> list[Claim]:
     return found
 
 
-def claims_table(runs: Mapping[str, str | os.PathLike], more: Iterable[Claim] = ()) -> str:
-    """Markdown table of the claims of `runs`, {question: results folder}, and of `more`."""
-    claims = [claim for question, folder in runs.items() for claim in claims_of_run(folder, question)]
-    lines = [[c.claim, c.status, c.figure, c.where] for c in (*claims, *more)]
+def claims_of_language(folder: str | os.PathLike, question: str) -> list[Claim]:
+    """Claims of a language study, results/<run>/language: its baseline's parity and each planned contrast on the test text."""
+    folder = Path(folder)
+    if not (folder / "comparisons.json").is_file():
+        return [Claim(question, "not run", "-", f"`{folder}`")]
+    parity = read_json(folder / "parity.json")
+    found = [Claim(f"{question}: the baseline", "measured", parity["sentence"], f"`{folder}/parity.json`")]
+    for e in read_json(folder / "comparisons.json"):
+        if e["planned"] and e["set"] == "test":
+            interval = f" [{e['low']:.3f}, {e['high']:.3f}]" if "low" in e else ""
+            figure = (
+                f"perplexity ratio {e['ratio']:.3f}{interval}, {e['seeds_a']} + {e['seeds_b']} seeds: {e['verdict']}"
+            )
+            found.append(Claim(f"{question}: {e['a']} over {e['b']}", "measured", figure, f"`{folder}/tables.md`"))
+    return found
+
+
+def claims_table(claims: Iterable[Claim]) -> str:
+    """Markdown table of claims."""
+    lines = [[c.claim, c.status, c.figure, c.where] for c in claims]
     return "\n".join(markdown_table(["claim", "status", "figure", "where"], lines))
