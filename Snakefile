@@ -4,7 +4,7 @@
 #   snakemake --configfile config/an4.yaml --cores 2           an overlay: another run
 #   snakemake --profile slurm                                  the same on a Slurm cluster
 #
-# Targets: speech (the default), tables, tables_partial, attention_only, prepare; language; granite (with config/granite.yaml).
+# Targets: speech (the default), tables, tables_partial, attention_only, prepare; language; speed; algebra; granite (with config/granite.yaml).
 
 from snakemake.exceptions import WorkflowError
 
@@ -41,6 +41,7 @@ include: "rules/compare.smk"
 include: "rules/report.smk"
 include: "rules/language.smk"
 include: "rules/speed.smk"
+include: "rules/algebra.smk"
 
 
 localrules:

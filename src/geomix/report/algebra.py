@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from geomix.files import atomic_path, read_json, write_json, write_text
-from geomix.report.figures import COLOURS, MARKERS, STYLE
+from geomix.report.figures import COLOURS, STYLE
 from geomix.report.tables import markdown_table
 from geomix.studies.algebra.verdict import Verdict, compare_expectations, decide, outcome, table_medians
 
@@ -217,7 +217,7 @@ def _section(folder: Path, task: Any, jobs: dict[str, Any], verdict: Verdict, ex
 
 
 def _by_samples(jobs: dict[str, Any]) -> list[str]:
-    sizes = list(jobs["clifford"]["by_samples"])
+    sizes = sorted(jobs["clifford"]["by_samples"], key=int)
     cell = lambda job, n: (
         f"{np.median(job['by_samples'][n]):.2g}" + (f" ({job['expected'][n]:.2g})" if job["expected"] else "")
     )
