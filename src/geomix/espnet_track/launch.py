@@ -93,7 +93,7 @@ def train(
     write_json(out / "diagnostics.json", summary["diagnostics"] or {"utterances": [], "start": [], "end": []})
     write_text(out / "log.jsonl", "".join(json.dumps(line) + "\n" for line in _log(state, summary, settings)))
     write_json(out / "epochs.json", {"state": os.path.relpath(state), "metric": best_by, "kept": kept})
-    record = _record(settings, data, summary, about, state, shapes, dropped, batches, threads) | {
+    record = _record(settings, data, summary, about, state, shapes, dropped, threads) | {
         "attempts": attempts["attempts"],
         "peak_memory_bytes": peak,
         "best_epochs": kept,
@@ -212,7 +212,6 @@ def _record(
     state: Path,
     shapes: Sequence[Path],
     dropped: Sequence[str],
-    batches: int,
     threads: int,
 ) -> dict[str, Any]:
     """The run record, with the keys of the own track's."""
@@ -233,7 +232,7 @@ def _record(
     if "architecture" not in model:
         vocab = Tokenizer.load(data.tokenizer).size
         flops = train_flops_per_audio_second(model_config({**model, "vocab": vocab, "seed": settings["seed"]}))
-    updates = len(summary["epochs"]) * (batches // settings["training"]["accumulation"])
+    updates = sum(values["batches"] // settings["training"]["accumulation"] for values in summary["epochs"].values())
     return {
         "run": about["run"],
         "corpus": about["corpus"],
