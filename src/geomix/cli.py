@@ -18,7 +18,7 @@ COMMANDS = {
     "status": "which runs of a study are done, running (with the time left) or failed",
     "plan": "what a study will cost before it starts: jobs, hours, disk, longest chain",
     "granite": "Granite Speech: transcribe, the encoder's CTC head, convert checkpoints",
-    "bench": "what the hot code costs: step, statistics, product, mixer",
+    "bench": "what the hot code costs: step, statistics, product, mixer, espnet",
 }
 
 

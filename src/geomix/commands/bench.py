@@ -9,6 +9,7 @@ BENCHMARKS = {
     "step": ("bench_training", "a training step of each arm: audio-s/s, MFU, peak memory"),
     "statistics": ("bench_statistics", "the scorer beside jiwer, the bootstrap"),
     "product": ("bench_product", "Clifford products in every form, beside the copy floor"),
+    "espnet": ("bench_espnet", "a training step in both tracks, ours and ESPnet's, side by side"),
     "mixer": ("bench_mixer", "the pair mixer: paper form, anchored form, fused form"),
 }
 

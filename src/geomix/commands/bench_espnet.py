@@ -1,0 +1,87 @@
+"""`geomix bench espnet`: one training step of the attention arm in both tracks, same batch, same process, by turns."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from geomix.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `geomix bench espnet`."""
+    parser.add_argument("--configfile", nargs="+", default=[], metavar="F", help="overlays on config.yaml")
+    parser.add_argument("--arm", default="attention", help="default: %(default)s")
+    parser.add_argument("--utterances", type=int, default=4, metavar="N", help="in the batch (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=12.0, metavar="S", help="of each (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=7, metavar="N", help="steps of each track (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
+    parser.add_argument("--operations", type=int, default=10, metavar="N", help="in the profile (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("results/bench"), metavar="DIR", help="default: %(default)s")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Measure, print the tables, and write DIR/espnet.csv and DIR/espnet.md."""
+    from geomix.config import load_config, training_settings
+    from geomix.espnet_track.environment import run_step
+    from geomix.files import write_text
+
+    config = load_config(*arguments.configfile)
+    if arguments.arm not in config["arms"]:
+        raise UserError(f"--arm {arguments.arm}: no such arm; the config has {', '.join(config['arms'])}")
+    request = {
+        "settings": training_settings(config, arguments.arm, 0, "espnet"),
+        "vocab": config["tokenizer"]["size"] or 100,
+        "utterances": arguments.utterances,
+        "seconds": arguments.seconds,
+        "rounds": arguments.rounds,
+        "profile": arguments.operations,
+    }
+    found = run_step("speed", request, threads=arguments.threads)
+    text = describe(found, arguments.arm, arguments.utterances, arguments.seconds)
+    print(text)
+    write_text(arguments.out / "espnet.md", text)
+    rows = [
+        f"{track},{number},{seconds:.4f},{arguments.utterances * arguments.seconds / seconds:.2f}"
+        for track, values in found["tracks"].items()
+        for number, seconds in enumerate(values["seconds"])
+    ]
+    write_text(arguments.out / "espnet.csv", "\n".join(["track,round,seconds,audio_s_per_s", *rows]) + "\n")
+
+
+def describe(found: dict[str, Any], arm: str, utterances: int, seconds: float) -> str:
+    """The measurement as a page of Markdown."""
+    import statistics
+
+    rate = found["device_flops"]
+    lines = [
+        f"# A training step of {arm} in both tracks",
+        "",
+        f"{found['parameters']:,} parameters, fp32, {utterances} utterances of {seconds:g} s, {found['threads']} threads, one process, by turns, "
+        f"on {found['device']}; torch {found['packages']['torch']}, ESPnet {found['espnet']}. The machine multiplies matrices at "
+        f"{rate['value'] / 1e9:.0f} GFLOP/s ({rate['source']}, 1,024 squared). Made by `geomix bench espnet`.",
+        "",
+        "| track | step, s (median, least to most) | audio-s/s | share of the matrix-product rate |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for track, values in found["tracks"].items():
+        times = values["seconds"]
+        lines.append(
+            f"| {track} | {statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f}) | {values['audio_s_per_s']:.1f} | {100 * values['share_of_rate']:.0f} % |"
+        )
+    lines += [
+        "",
+        f"The own track is {found['ratio']:.2f} times as fast (median over rounds of ESPnet's time over ours).",
+        "",
+    ]
+    for track, values in found["tracks"].items():
+        lines += [
+            f"## Where the time goes: {track}",
+            "",
+            "| operation | % of the step | calls |",
+            "| --- | ---: | ---: |",
+        ]
+        lines += [f"| `{name}` | {share:.1f} | {calls:,} |" for name, share, calls in values["profile"]]
+        lines.append("")
+    return "\n".join(lines)
