@@ -68,6 +68,9 @@ def describe(plan: Plan, tflops: float, low: float, high: float) -> str:
         lines.append(
             f"  {number}. seed {wave[0].seed} of {who}: {len(wave)} trainings, {_range(*hours_of(wave))} GPU hours"
         )
+    if plan.anchors:
+        who = ", ".join(f"{t.track}/{t.arm}/seed{t.seed}" for t in plan.anchors)
+        lines.append(f"  beside them the gate's {who}: {_range(*hours_of(plan.anchors))} GPU hours")
     lines += ["", f"  {'track':<8} {'arm':<22} {'parameters':>11} {'hours a run':>12}  basis"]
     for t in waves[0]:
         gated = ", waits for the gate" if t.gated else ""

@@ -40,6 +40,11 @@ E_BRANCHFORMER_CONF = {
 }
 
 
+def e_branchformer_parameters(vocab: int) -> int:
+    """Exact size of ESPnet's E-Branchformer with a CTC layer of `vocab` units: 26,433,928 at 5,000."""
+    return 26_433_928 + 257 * (vocab - 5000)
+
+
 def subsampling_of(model: Mapping[str, Any]) -> int:
     """Frames in one encoder frame."""
     return 4 if model.get("architecture") == E_BRANCHFORMER else model["subsampling"]

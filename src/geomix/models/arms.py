@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from geomix.config import E_BRANCHFORMER
 from geomix.errors import UserError
 from geomix.models.architectures import model_config
 from geomix.models.conformer import ConformerConfig
@@ -73,13 +74,15 @@ class ArmSize:
 
 
 def arm_sizes(config: Mapping[str, Any], vocab: int | None = None) -> list[ArmSize]:
-    """Sizes of all arms in the order of the configuration."""
+    """Sizes of all arms in the order of the configuration; of ESPnet's own models there is no build here."""
     arms = config.get("arms") or {}
     if REFERENCE not in arms:
         raise UserError(f"arms: no arm {REFERENCE!r}, to whose parameter count the others are matched; add it")
     reference = parameter_count(arm_config(config, REFERENCE, vocab))
     sizes = []
     for arm, definition in arms.items():
+        if definition.get("architecture") == E_BRANCHFORMER:
+            continue
         model = arm_config(config, arm, vocab)
         count = parameter_count(model)
         sizes.append(

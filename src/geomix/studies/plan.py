@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geomix.config import evaluation_sets
+from geomix.config import E_BRANCHFORMER, evaluation_sets
 from geomix.errors import UserError
 from geomix.files import read_json
 
@@ -61,6 +61,7 @@ class Plan:
     """A study before it starts.
 
     trainings : in the order in which they are wanted: the first seed of all tracks and arms, then the next seeds.
+    anchors : trainings that the gate wants beside those.
     jobs : rule -> number of jobs of a complete run from nothing.
     chain : the longest chain of jobs that wait for each other, and the GPU hours of its trainings.
     storage : what the study writes, by kind. `there` bytes of it exist already; `free` is what the disk still has.
@@ -68,6 +69,7 @@ class Plan:
 
     run: str
     trainings: list[Training]
+    anchors: list[Training]
     jobs: dict[str, int]
     chain: list[str]
     chain_hours: tuple[float, float]
@@ -106,6 +108,7 @@ def make_plan(
 
     Raises UserError when the corpus's length or the number of output units is known neither from the configuration nor from prepared data.
     """
+    from geomix.espnet_track.settings import e_branchformer_parameters
     from geomix.models.arms import arm_config
     from geomix.models.flops import parameter_count, train_flops_per_audio_second
 
@@ -113,7 +116,11 @@ def make_plan(
     vocabulary = _vocabulary(config, root)
     study, arms = config["study"], config["arms"]
     flops, parameters = {}, {}
-    for arm in dict.fromkeys([config["gate"]["arm"], *study["arms"]]):
+    anchors = [config["gate"], *filter(None, [config["gate"]["fallback"]])]
+    for arm in dict.fromkeys([*(anchor["arm"] for anchor in anchors), *study["arms"]]):
+        if arms[arm].get("architecture") == E_BRANCHFORMER:  # about as large as the baseline, and taken to be as fast
+            flops[arm], parameters[arm] = 0.0, e_branchformer_parameters(vocabulary)
+            continue
         model = arm_config(config, arm, vocabulary)
         flops[arm], parameters[arm] = train_flops_per_audio_second(model), parameter_count(model)
 
@@ -133,7 +140,9 @@ def make_plan(
     trainings = [
         training(track, arm, seed) for seed in study["seeds"] for track in study["tracks"] for arm in study["arms"]
     ]
-    gate = [training(config["gate"]["track"], config["gate"]["arm"], seed) for seed in config["gate"]["seeds"]]
+    gate = [training(anchor["track"], anchor["arm"], seed) for anchor in anchors for seed in anchor["seeds"]]
+    known = {(t.track, t.arm, t.seed) for t in trainings}
+    others = [t for t in gate if (t.track, t.arm, t.seed) not in known]
     chain, chain_hours = _chain(trainings, gate)
     folders = [
         root / "data" / config["corpus"]["name"],
@@ -143,10 +152,11 @@ def make_plan(
     return Plan(
         run=config["run"],
         trainings=trainings,
-        jobs=_jobs(config, len({(t.track, t.arm, t.seed) for t in [*trainings, *gate]})),
+        anchors=others,
+        jobs=_jobs(config, [*trainings, *others]),
         chain=chain,
         chain_hours=chain_hours,
-        storage=list(_storage(config, seconds, trainings)),
+        storage=list(_storage(config, seconds, [*trainings, *others])),
         there=float(sum(map(_size, folders))),
         free=float(shutil.disk_usage(root).free),
     )
@@ -216,10 +226,13 @@ def _chain(trainings: list[Training], gate: list[Training]) -> tuple[list[str], 
     return ["prepare_corpus", "features", "normalisation", *steps, "compare", "report"], hours_of(links)
 
 
-def _jobs(config: Mapping[str, Any], trainings: int) -> dict[str, int]:
+def _jobs(config: Mapping[str, Any], trainings: list[Training]) -> dict[str, int]:
     """Jobs of each rule in a run from nothing; a test holds this against `snakemake -n`."""
     corpus = config["corpus"]
     downloads = len({name for key in ("train", "dev", "test") for name in corpus[key]}) if corpus.get("download") else 0
+    espnet = [t for t in trainings if t.track == "espnet"]
+    own = len(trainings) - len(espnet)
+    converted = [t for t in espnet if config["arms"][t.arm].get("architecture") != E_BRANCHFORMER]
     jobs = {
         "download_subset": downloads,
         "prepare_corpus": 1,
@@ -227,10 +240,36 @@ def _jobs(config: Mapping[str, Any], trainings: int) -> dict[str, int]:
         "normalisation": 1,
         "tokenizer": 1,
         "describe_study": 1,
-        **dict.fromkeys(("settings", "train", "average", "decode", "score"), trainings),
+        "settings": len(trainings),
+        "train": own,
+        "average": own,
+        "decode": own + len(converted),
+        "score": len(trainings),
         **dict.fromkeys(("measure_parity", "parity_gate", "compare", "report"), 1),
+        **_espnet_jobs(config, espnet, converted),
     }
     return {rule: count for rule, count in jobs.items() if count}
+
+
+def _espnet_jobs(config: Mapping[str, Any], trainings: list[Training], converted: list[Training]) -> dict[str, int]:
+    """Jobs of the track espnet: its data and statistics, training, averaging, and ESPnet's own decoding with its scores."""
+    if not trainings:
+        return {}
+    in_study, study = "espnet" in config["study"]["tracks"], config["study"]
+    anchors = len(trainings) - len(converted)
+    # the prefix search is scored for the study's arms; an anchor is decoded by ESPnet because nothing else can
+    second = len(study["arms"]) * len(study["seeds"]) if in_study else 0
+    return {
+        "espnet_audio": sum(factor != 1.0 for factor in config["corpus"]["speed_factors"]),
+        "espnet_data": 1,
+        "espnet_stats": 1,
+        "train_espnet": len(trainings),
+        "average_espnet": len(trainings),
+        "decode_espnet": second + anchors,
+        "score_prefix_search": second,
+        "decode_anchor": anchors * len(evaluation_sets(config)),
+        "agreement": int(in_study),
+    }
 
 
 def _storage(config: Mapping[str, Any], seconds: Mapping[str, float], trainings: list[Training]) -> Iterator[Stored]:
@@ -249,7 +288,7 @@ def _storage(config: Mapping[str, Any], seconds: Mapping[str, float], trainings:
         _FRAMES * features["mels"] * itemsize * sum(seconds.values()),
         "features.dtype, corpus.speed_factors",
     )
-    if "espnet" in config["study"]["tracks"]:
+    if any(t.track == "espnet" for t in trainings):
         yield Stored("speed copies of the audio, for ESPnet", _WAV_BYTES * seconds["train"], "corpus.speed_factors")
     weights = sum(t.parameters for t in trainings)
     keep = config["training"]["keep_best"]
