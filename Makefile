@@ -5,8 +5,10 @@ PYTHON ?= python3
 CORES ?= $(shell nproc)
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
+# a thread a test process: two tests side by side use two cores better than one test on both
+SIDE_BY_SIDE := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(( $(CORES) < 4 ? $(CORES) : 4 )) --dist loadfile
 
-.PHONY: help env espnet espnet-test demo test test-long lint debian-packages slurm-test faults granite-mutations clean-demo
+.PHONY: help env espnet espnet-test demo test lint debian-packages slurm-test faults granite-mutations clean-demo
 
 help: ## what can be made here
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
@@ -70,14 +72,13 @@ test: .venv/.test-stamp .venv-peer/.stamp .venv-espnet/.stamp debian-packages li
 	.venv-peer/bin/python -m pytest -m peer tests/models/granite
 	@echo "== tests with ESPnet 202611"
 	.venv-espnet/bin/python -m pytest -m espnet tests/espnet_track
-	@echo "== tests"
-	$(BIN)/python -m pytest -m "not peer and not espnet and not slurm and not fixture" --durations=25
+	@echo "== tests on a real one-machine Slurm"
+	$(BIN)/python -m pytest -m slurm
+	@echo "== all other tests, side by side"
+	$(SIDE_BY_SIDE) -m "not peer and not espnet and not slurm" --durations=25
 
 espnet-test: .venv/.test-stamp .venv-espnet/.stamp ## the tests of the track espnet
 	.venv-espnet/bin/python -m pytest -m espnet tests/espnet_track --durations=10
-
-test-long: .venv/.test-stamp debian-packages ## a real one-machine Slurm, and every arm at full width on a cut of LibriSpeech
-	$(BIN)/python -m pytest -m "slurm or fixture" --durations=25
 
 slurm-test: .venv/.test-stamp debian-packages ## the study and its interruptions on a real one-machine Slurm (root; about 6 minutes)
 	$(BIN)/python -m pytest -m slurm

@@ -157,6 +157,10 @@ def test_stopped_during_dev_evaluation_it_resumes_to_the_same_bits(undisturbed, 
     assert kept(tmp_path) == undisturbed[0]
 
 
+def _nothing():
+    pass
+
+
 def _child(folder):
     # a save after every batch, so that kills fall into saves too; slow batches, so that no kill comes too late
     task = Task(spoil=lambda *_: time.sleep(0.05))
@@ -167,7 +171,12 @@ def _child(folder):
 def test_killed_at_random_moments_it_ends_with_the_same_bits(undisturbed, tmp_path):
     """SIGKILL, which nothing can catch, at twelve random moments, saves among them."""
     moments = random.Random(0)
-    context = multiprocessing.get_context("fork")
+    # forked from a process that has imported everything and has no threads: a fork of this one may hang in a lock
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    ready = context.Process(target=_nothing)
+    ready.start()
+    ready.join()
     kills = 0
     while not (tmp_path / "finished").exists():
         process = context.Process(target=_child, args=(tmp_path,))
