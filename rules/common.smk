@@ -1,7 +1,7 @@
 # Names that all stages share. Folders: DATA holds what is prepared once for all runs on a corpus, RUN what one run finds,
 # STATE the resumable states of its trainings, which Snakemake never touches.
 
-from geomix.config import evaluation_sets, training_settings
+from geomix.config import evaluation_sets, seeds_of, training_settings, trainings_of
 
 DATA = f"data/{config['corpus']['name']}"
 RUN = f"results/{config['run']}"
@@ -27,10 +27,13 @@ wildcard_constraints:
 
 def first_seed_first(wildcards):
     """Priority of a job: the first seed of all arms and tracks before the next ones."""
-    seeds = STUDY["seeds"]
+    seeds = seeds_of(STUDY, wildcards.track)
     return -seeds.index(int(wildcards.seed)) if int(wildcards.seed) in seeds else 0
 
 
 def of_study(pattern):
     """`pattern` filled in for each track, arm and seed of the study."""
-    return expand(pattern, track=STUDY["tracks"], arm=STUDY["arms"], seed=STUDY["seeds"])
+    patterns = [pattern] if isinstance(pattern, str) else pattern
+    return [
+        each.format(track=track, arm=arm, seed=seed) for each in patterns for track, arm, seed in trainings_of(STUDY)
+    ]

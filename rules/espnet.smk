@@ -184,7 +184,7 @@ rule agreement:
         f"{LOGS}/espnet/agreement.log",
     params:
         folder=ESPNET_DATA,
-        settings={arm: training_settings(config, arm, STUDY["seeds"][0], "espnet") for arm in STUDY["arms"]},
+        settings={arm: training_settings(config, arm, seeds_of(STUDY, "espnet")[0], "espnet") for arm in STUDY["arms"]},
     script:
         "../workflow_scripts/espnet_agreement.py"
 
@@ -194,4 +194,5 @@ def agreement_files(wildcards):
     if "espnet" not in STUDY["tracks"]:
         return []
     second = f"{RUN}/espnet/{{arm}}/seed{{seed}}/prefix_search/score/{{set}}.json"
-    return [rules.agreement.output[0], *expand(second, arm=STUDY["arms"], seed=STUDY["seeds"], set=EVALUATION_SETS)]
+    seeds = seeds_of(STUDY, "espnet")
+    return [rules.agreement.output[0], *expand(second, arm=STUDY["arms"], seed=seeds, set=EVALUATION_SETS)]

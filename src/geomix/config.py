@@ -125,6 +125,23 @@ def evaluation_sets(config: dict[str, Any]) -> list[str]:
     return list(config["corpus"]["test"])
 
 
+def seeds_of(study: dict[str, Any], track: str) -> list[int]:
+    """Seeds of a track: `study.seeds`, unless `study.track_seeds` names others for it."""
+    return list(study.get("track_seeds", {}).get(track, study["seeds"]))
+
+
+def trainings_of(study: dict[str, Any]) -> list[tuple[str, str, int]]:
+    """All (track, arm, seed) of a study: first the first seed of each track's arms, then the second ones, and so on."""
+    tracks = {track: seeds_of(study, track) for track in study["tracks"]}
+    return [
+        (track, arm, seeds[number])
+        for number in range(max(map(len, tracks.values())))
+        for track, seeds in tracks.items()
+        if number < len(seeds)
+        for arm in study["arms"]
+    ]
+
+
 def training_settings(config: dict[str, Any], arm: str, seed: int, track: str) -> dict[str, Any]:
     """All that decides the weights of one training, and nothing else.
 

@@ -30,11 +30,10 @@ def run(arguments: argparse.Namespace) -> None:
     planned: list[tuple[str, str, int]] = []
     results = arguments.results
     if arguments.configfile is not None or results is None:
-        from geomix.config import load_config
+        from geomix.config import load_config, trainings_of
 
         config = load_config(*(arguments.configfile or []))
-        study = config["study"]
-        planned = [(t, a, s) for t in study["tracks"] for a in study["arms"] for s in study["seeds"]]
+        planned = trainings_of(config["study"])
         results = results or Path("results") / config["run"]
     rows = study_status(results, planned)
     if not rows:

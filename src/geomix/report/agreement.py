@@ -101,7 +101,7 @@ def misses(study: Study) -> list[str]:
 
 def _runs(study: Study, track: str) -> Iterator[Trained]:
     for arm in study.arms:
-        for seed in study.seeds:
+        for seed in study.seeds(track):
             yield study.trained(track, arm, seed)
 
 

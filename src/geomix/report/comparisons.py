@@ -105,7 +105,7 @@ def compare_study(folder: str | os.PathLike, *, partial: bool = False, write: bo
         for name in study.sets:
             scores: dict[str, dict[int, Score]] = {}
             for arm in study.arms:
-                runs = [study.trained(track, arm, seed) for seed in study.seeds]
+                runs = [study.trained(track, arm, seed) for seed in study.seeds(track)]
                 if partial:
                     runs = [run for run in runs if not run.missing([name])]
                 scores[arm] = {run.seed: run.score(name) for run in runs}

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from geomix.config import evaluation_sets
+from geomix.config import evaluation_sets, seeds_of
 from geomix.errors import UserError
 from geomix.files import read_json
 from geomix.speech.scoring import Score, read_score
@@ -55,9 +55,9 @@ class Study:
     def tracks(self) -> list[str]:
         return list(self.settings["study"]["tracks"])
 
-    @property
-    def seeds(self) -> list[int]:
-        return list(self.settings["study"]["seeds"])
+    def seeds(self, track: str) -> list[int]:
+        """Training seeds of a track."""
+        return seeds_of(self.settings["study"], track)
 
     @property
     def sets(self) -> list[str]:

@@ -93,7 +93,7 @@ def collect_rows(study: Study, *, partial: bool) -> tuple[tuple[Row, ...], dict[
     for track in study.tracks:
         for arm in study.arms:
             ready = []
-            for seed in study.seeds:
+            for seed in study.seeds(track):
                 trained = study.trained(track, arm, seed)
                 absent = trained.missing(study.sets)
                 if not absent:
@@ -140,9 +140,10 @@ def notes(results: Results, row: Row) -> list[str]:
     found = [results.mark] if results.mark else []
     if len(row.trained) == 1:
         found.append("one seed: the interval holds no variation between seeds")
-    absent = len(results.study.seeds) - len(row.trained)
+    seeds = results.study.seeds(row.track)
+    absent = len(seeds) - len(row.trained)
     if absent:
-        found.append(f"{absent} of {len(results.study.seeds)} seeds missing")
+        found.append(f"{absent} of {len(seeds)} seeds missing")
     if row.speakers < FEW_SPEAKERS:
         found.append(f"only {row.speakers} speakers")
     if row.unmatched:
@@ -190,7 +191,7 @@ def main_table(results: Results) -> tuple[list[str], list[list[str]]]:
             found = [results.row(track, arm, name) for name in study.sets]
             if found[0] is None:
                 size = study.parameters(arm)
-                cells = ["-" if size is None else f"{size:,}", f"0 of {len(study.seeds)}"]
+                cells = ["-" if size is None else f"{size:,}", f"0 of {len(study.seeds(track))}"]
                 lines.append([track, arm, *cells, *["missing"] * len(study.sets)])
                 continue
             n = len(found[0].trained)
@@ -199,7 +200,7 @@ def main_table(results: Results) -> tuple[list[str], list[list[str]]]:
                     track,
                     arm,
                     f"{found[0].params:,}" + (" (unmatched)" if found[0].unmatched else ""),
-                    str(n) if n == len(study.seeds) else f"{n} of {len(study.seeds)}",
+                    str(n) if n == len(study.seeds(track)) else f"{n} of {len(study.seeds(track))}",
                     *(_rate(row.wer) for row in found),
                 ]
             )

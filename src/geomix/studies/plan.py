@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geomix.config import E_BRANCHFORMER, evaluation_sets
+from geomix.config import E_BRANCHFORMER, evaluation_sets, seeds_of, trainings_of
 from geomix.errors import UserError
 from geomix.files import read_json
 
@@ -137,9 +137,7 @@ def make_plan(
         done = (folder / f"seed{seed}" / "record.json").is_file()
         return Training(track, arm, seed, bool(arms[arm].get("gated")), hours, basis, parameters[arm], done)
 
-    trainings = [
-        training(track, arm, seed) for seed in study["seeds"] for track in study["tracks"] for arm in study["arms"]
-    ]
+    trainings = [training(*each) for each in trainings_of(study)]
     gate = [training(anchor["track"], anchor["arm"], seed) for anchor in anchors for seed in anchor["seeds"]]
     known = {(t.track, t.arm, t.seed) for t in trainings}
     others = [t for t in gate if (t.track, t.arm, t.seed) not in known]
@@ -255,10 +253,11 @@ def _espnet_jobs(config: Mapping[str, Any], trainings: list[Training], converted
     """Jobs of the track espnet: its data and statistics, training, averaging, and ESPnet's own decoding with its scores."""
     if not trainings:
         return {}
-    in_study, study = "espnet" in config["study"]["tracks"], config["study"]
+    study = config["study"]
+    in_study = "espnet" in study["tracks"]
     anchors = len(trainings) - len(converted)
     # the prefix search is scored for the study's arms; an anchor is decoded by ESPnet because nothing else can
-    second = len(study["arms"]) * len(study["seeds"]) if in_study else 0
+    second = len(study["arms"]) * len(seeds_of(study, "espnet")) if in_study else 0
     return {
         "espnet_audio": sum(factor != 1.0 for factor in config["corpus"]["speed_factors"]),
         "espnet_data": 1,
