@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,8 @@ def run_step(
 ) -> dict[str, Any]:
     """Run a step of `geomix.espnet_track.run` in ESPnet's environment and return its answer.
 
-    What it prints is appended to `log`, or goes to standard error, and to `on_line` line by line. SIGTERM and Ctrl-C are passed on.
+    What it prints is appended to `log`, or shown when it fails, and goes to `on_line` line by line. SIGTERM and Ctrl-C are
+    passed on.
 
     Raises
     ------
@@ -60,35 +63,42 @@ def run_step(
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         )
-        stopped = _pass_on(process)
-        last = ""
-        with open(log, "a", encoding="utf-8") if log else contextlib.nullcontext(sys.stderr) as said:
+        kept: deque[str] = deque(maxlen=60)
+        file = open(log, "a", encoding="utf-8") if log else contextlib.nullcontext()
+        with _passed_on(process) as stopped, file as said:
             for line in process.stdout:
-                said.write(line)
-                said.flush()
-                last = line.strip() or last
+                kept.append(line)
+                if said:
+                    said.write(line)
+                    said.flush()
                 if on_line:
                     on_line(line)
             code = process.wait()
+        last = next((line.strip() for line in reversed(kept) if line.strip()), "")
         if stopped:
             raise UserError(f"ESPnet's {step}: stopped by {stopped[0]}; run again to go on from its last whole epoch")
         if code:
+            if not last.startswith("geomix: "):
+                sys.stderr.writelines(kept)
             sentence = last.removeprefix("geomix: ") if last.startswith("geomix: ") else f"ended with {code}: {last}"
             raise UserError(f"ESPnet's {step}: {sentence}" + (f" (more in {log})" if log else ""))
         return json.loads(answer.read_text(encoding="utf-8"))
 
 
-def _pass_on(process: subprocess.Popen) -> list[str]:
-    """Pass SIGTERM and Ctrl-C on to `process`; the list returned gets their names."""
+@contextlib.contextmanager
+def _passed_on(process: subprocess.Popen) -> Iterator[list[str]]:
+    """Pass SIGTERM and Ctrl-C on to `process` inside the block; the list gets their names."""
     stopped: list[str] = []
 
     def forward(number: int, _frame: object) -> None:
         stopped.append(signal.Signals(number).name)
         process.terminate()
 
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, forward)
-    except ValueError:  # not the main thread: whoever called handles its own signals
-        pass
-    return stopped
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
