@@ -1,6 +1,13 @@
 # The algebra study: the k-blade article's protocol. Phase 1: one job a task and arm, all its tables and seeds at once.
 
-from geomix.studies.algebra.settings import INSPECTED_ARMS, INSPECTED_TASKS, arms_of, check_algebra, job_settings
+from geomix.studies.algebra.settings import (
+    INSPECTED_ARMS,
+    INSPECTED_TASKS,
+    arms_of,
+    check_algebra,
+    job_settings,
+    language_job_settings,
+)
 
 ALGEBRA = config["algebra"]
 try:
@@ -13,9 +20,17 @@ ALG_LOGS = f"logs/{ALGEBRA['run']}"
 ALG_PHASE1 = ALGEBRA["representation"]
 
 
+ALG_LM = ALGEBRA["language"]
+ALG_TEXT = f"data/algebra/{ALG_LM['corpus']['name']}"
+ALG_TEXT_FILES = [f"{ALG_TEXT}/{name}" for name in ("train.npy", "valid.npy", "test.npy", "vocab.txt", "corpus.json")]
+ALG_STATE = f"state/{ALGEBRA['run']}"
+
+
 localrules:
     algebra,
     algebra_representation,
+    algebra_language_report,
+    algebra_interpretability_report,
 
 
 # what is left for phase 4: the weights of some arms on some tasks
@@ -63,6 +78,81 @@ rule algebra_representation:
         "../workflow_scripts/algebra_representation.py"
 
 
+# Phases 2 and 3 share a small text and the language study's model; one job an arm, its seeds one after the other.
+rule algebra_text:
+    output:
+        ALG_TEXT_FILES,
+    log:
+        f"{ALG_LOGS}/text.log",
+    params:
+        corpus=ALG_LM["corpus"],
+        block=ALG_LM["model"]["positions"],
+    script:
+        "../workflow_scripts/language_prepare.py"
+
+
+rule algebra_language:
+    input:
+        ALG_TEXT_FILES,
+    output:
+        f"{ALG_RUN}/{{phase}}/{{arm}}.json",
+    log:
+        f"{ALG_LOGS}/{{phase}}/{{arm}}.log",
+    wildcard_constraints:
+        phase="components|architectures",
+    threads: 1
+    params:
+        settings=lambda wildcards: language_job_settings(ALGEBRA, wildcards.phase, wildcards.arm),
+        state=ALG_STATE,
+    script:
+        "../workflow_scripts/algebra_language.py"
+
+
+rule algebra_language_report:
+    input:
+        lambda wildcards: [f"{ALG_RUN}/{wildcards.phase}/{arm}.json" for arm in ALGEBRA[wildcards.phase]["arms"]],
+    output:
+        markdown=f"{ALG_RUN}/{{phase}}.md",
+        comparisons=f"{ALG_RUN}/{{phase}}.json",
+        plots=[f"{ALG_RUN}/figures/{{phase}}.svg", f"{ALG_RUN}/figures/{{phase}}.png"],
+    log:
+        f"{ALG_LOGS}/{{phase}}/report.log",
+    wildcard_constraints:
+        phase="components|architectures",
+    params:
+        settings=lambda wildcards: ALGEBRA[wildcards.phase],
+    script:
+        "../workflow_scripts/algebra_language_report.py"
+
+
+# Phase 4 looks into models of phase 1.
+rule algebra_interpretability:
+    input:
+        expand(f"{ALG_RUN}/representation/{{task}}/{{arm}}.safetensors", task=INSPECTED_TASKS, arm=INSPECTED_ARMS),
+    output:
+        f"{ALG_RUN}/interpretability/tests.json",
+    log:
+        f"{ALG_LOGS}/interpretability.log",
+    params:
+        settings={key: ALG_PHASE1[key] for key in ("seeds", "tables")},
+    script:
+        "../workflow_scripts/algebra_interpretability.py"
+
+
+rule algebra_interpretability_report:
+    input:
+        rules.algebra_interpretability.output,
+    output:
+        markdown=f"{ALG_RUN}/interpretability.md",
+        plots=expand(f"{ALG_RUN}/figures/interpretability.{{form}}", form=["svg", "png"]),
+    log:
+        f"{ALG_LOGS}/interpretability-report.log",
+    script:
+        "../workflow_scripts/algebra_interpretability_report.py"
+
+
 rule algebra:
     input:
         rules.algebra_representation.output,
+        [f"{ALG_RUN}/{phase}.md" for phase in ("components", "architectures")],
+        rules.algebra_interpretability_report.output,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from geomix.files import atomic_path, read_json, write_json, write_text
-from geomix.report.figures import COLOURS, STYLE
+from geomix.report.figures import COLOURS, MARKERS, STYLE
 from geomix.report.tables import markdown_table
 from geomix.studies.algebra.verdict import Verdict, compare_expectations, decide, outcome, table_medians
 
@@ -309,4 +309,318 @@ def _strips(found: dict[str, Any], tasks: dict[str, Any]):
         ]
         ax.set_xlabel(label)
         ax.set_title(task.title, fontsize=9)
+    return figure
+
+
+# -- phases 2 and 3 -----------------------------------------------------------------------------------------------------------
+
+
+def _language_table(jobs: dict[str, dict[str, Any]], baseline: str) -> tuple[list[list[str]], list[dict[str, Any]]]:
+    """Rows of a table of language-model arms, and each arm's comparison with the baseline."""
+    from geomix.statistics import t_interval_log_perplexity
+
+    base = jobs[baseline]
+    rows, comparisons = [], []
+    for arm, job in jobs.items():
+        values = _perplexities(job)
+        entry: dict[str, Any] = {"arm": arm, "baseline": baseline, "seeds": len(values)}
+        if arm == baseline:
+            ratio, verdict = "1", "baseline"
+        elif len(values) < 2:
+            ratio, verdict = f"{np.mean(values) / np.mean(_perplexities(base)):.3f}", "one seed: no interval"
+        elif values == _perplexities(base):
+            entry |= {"ratio": 1.0, "low": 1.0, "high": 1.0, "verdict": "identical"}
+            ratio, verdict = "1 exactly", "identical, seed by seed"
+        else:
+            t = t_interval_log_perplexity(values, _perplexities(base))
+            kind = "tie" if t.low <= 1 <= t.high else f"{arm if t.ratio < 1 else baseline} better"
+            entry |= {"ratio": t.ratio, "low": t.low, "high": t.high, "p": t.log.p, "verdict": kind}
+            ratio, verdict = f"{t.ratio:.3f} [{t.low:.3f}, {t.high:.3f}]", kind
+        comparisons.append(entry)
+        rows.append(
+            [
+                arm,
+                f"{job['parameters']:,} ({job['parameters'] / base['parameters']:.3f})",
+                f"{job['flops_per_token'] / 1e6:.2f} ({job['flops_per_token'] / base['flops_per_token']:.2f})",
+                f"{1e3 * job['step_seconds']:.1f}",
+                f"{job['activation_bytes'] / 1e6:.1f}",
+                f"{job['record']['peak_memory_bytes'] / 1e6:.0f}",
+                f"{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else f"{values[0]:.2f}",
+                ratio,
+                verdict,
+            ]
+        )
+    return rows, comparisons
+
+
+LANGUAGE_HEAD = [
+    "arm", "parameters (× baseline)", "MFLOP a token (×)", "step, CPU-ms", "kept, MB", "peak, MB", "test perplexity", "ratio [95 %]", "verdict",
+]  # fmt: skip
+LANGUAGE_NOTE = (
+    "Perplexity on the test split at the epoch with the best validation perplexity, mean ± standard deviation over seeds; ratio: "
+    "difference of mean ln(perplexity) with its 95 % t-interval, degrees of freedom min(n) - 1, as the language study has it; a tie where the "
+    "interval holds 1. *Step*: CPU time of a training step of the largest batch; *kept*: what its forward pass holds for the backward pass; *peak*: of the process."
+)
+
+
+def _perplexities(job: dict[str, Any]) -> list[float]:
+    return [run["perplexity"]["test"] for run in job["runs"]]
+
+
+def _text_line(job: dict[str, Any]) -> str:
+    data, model, training = job["data"], job["model"], job["settings"]["training"]
+    splits = ", ".join(f"{part['tokens']:,} {name}" for name, part in data["splits"].items())
+    return (
+        f"Text: {data['name']}, {splits} tokens of {data['vocabulary']:,} pieces, unigram perplexity {np.exp(data['unigram_entropy']):.0f}. "
+        f"Model: {model['blocks']} blocks, width {model['width']}, {job['settings']['heads']} heads, feed-forward {model['ff_dim']}, {model['positions']} positions; "
+        f"{training['epochs']} epochs of {training['batch']} blocks an update, AdamW, learning rate {training['learning_rate']:g}; "
+        f"seeds {', '.join(map(str, job['settings']['seeds']))}."
+    )
+
+
+def build_components(folder: str | os.PathLike, settings: dict[str, Any]) -> None:
+    """Write components.md, components.json and figures/components of `folder` from the records in components/."""
+    from geomix.studies.algebra.components import COMPONENTS
+
+    folder = Path(folder)
+    jobs = {arm: read_json(folder / "components" / f"{arm}.json") for arm in settings["arms"]}
+    rows, comparisons = _language_table(jobs, "scalar")
+    better = [c["arm"] for c in comparisons if c.get("verdict") == f"{c['arm']} better"]
+    worse = [c["arm"] for c in comparisons if c.get("verdict") == "scalar better"]
+    tied = [c["arm"] for c in comparisons if c.get("verdict") in ("tie", "identical")]
+    clauses = [f"{', '.join(names)} {what}" for names, what in ((better, "better than the scalar baseline"), (worse, "worse"), (tied, "tied with it")) if names]  # fmt: skip
+    parts = [
+        "# Phase 2: one component of the Transformer at a time",
+        f"**In one sentence:** {'; '.join(clauses)}.",
+        _text_line(jobs["scalar"]) + " " + machine_line(job["record"] for job in jobs.values()),
+        "\n".join(markdown_table(LANGUAGE_HEAD, rows)),
+        LANGUAGE_NOTE,
+        "![Test perplexity of each arm](figures/components.png)",
+        "*A mark a seed; the bar is the mean.*",
+        "## Fixed before the run",
+        "Budget held: parameters, within 5 % of the scalar baseline; FLOPs and time stand beside. Each arm replaces one thing by its form over Cl(3) and leaves the "
+        "rest, initial weights included, as it was:",
+        "\n".join(f"- `{arm}`: {COMPONENTS[arm]}" for arm in jobs),
+        "Expected: `embeddings` identical (Adam does not see names); the others within a few per cent of the baseline, since nothing says that "
+        "the factors of a text have the symmetry of Cl(3) (article, section 5.2).",
+        _hand(folder, "components"),
+    ]
+    write_text(folder / "components.md", "\n\n".join(p for p in parts if p) + "\n")
+    write_json(folder / "components.json", comparisons)
+    draw(
+        "components",
+        folder / "figures",
+        lambda: _marks({a: _perplexities(j) for a, j in jobs.items()}, "test perplexity"),
+    )
+
+
+def build_architectures(folder: str | os.PathLike, settings: dict[str, Any]) -> None:
+    """Write architectures.md, architectures.json and figures/architectures of `folder` from the records in architectures/."""
+    folder = Path(folder)
+    jobs = {arm: read_json(folder / "architectures" / f"{arm}.json") for arm in settings["arms"]}
+    held = lambda *kinds: {arm: job for arm, job in jobs.items() if job["held"] in kinds}
+    by_parameters = held("parameters", "none")
+    rows, comparisons = _language_table(by_parameters, "wide_scalar")
+    by_flops = {arm: jobs[arm] for arm in ("scalar_flops", "clifford") if arm in jobs}
+    flops_rows, flops_comparisons = _language_table(by_flops, "scalar_flops") if len(by_flops) == 2 else ([], [])
+    sentences = [
+        _shuffle_sentence(jobs, *pair)
+        for pair in (("clifford", "shuffled"), ("clifford_two_sided", "shuffled_two_sided"))
+    ]
+    parts = [
+        "# Phase 3: fair architectures",
+        f"**In one sentence:** {'; '.join(s for s in sentences if s)}.",
+        "Every feed-forward block of the model is made of the arm's linear maps; everything else is the same.",
+        "## Language, parameters held",
+        "Parameters of the feed-forward within 5 % of the wider scalar model's (`ordinary` is the model with half its inner width, outside the budget); FLOPs and time differ and stand beside.",
+        "\n".join(markdown_table(LANGUAGE_HEAD, rows)),
+        *(
+            [
+                "## Language, FLOPs held",
+                "A dense model with the FLOPs of the Clifford one, hence about eight times its feed-forward parameters.",
+                "\n".join(markdown_table(LANGUAGE_HEAD, flops_rows)),
+            ]
+            if flops_rows
+            else []
+        ),
+        LANGUAGE_NOTE,
+        _text_line(jobs["wide_scalar"]) + " " + machine_line(job["record"] for job in jobs.values()),
+        "![Test perplexity of each arm](figures/architectures.png)",
+        "*A mark a seed; the bar is the mean.*",
+        "## The maps",
+        "\n".join(
+            markdown_table(
+                ["arm", "what", "inner width", "parameters of a block", "multiply-adds", "sharing", "span"],
+                [
+                    [
+                        arm,
+                        job["what"],
+                        str(job["inner"]),
+                        f"{job['block']['parameters']:,}",
+                        f"{job['block']['macs']:,}",
+                        job["tying"],
+                        f"{job['span']}/{job['of']}" if "span" in job else "",
+                    ]
+                    for arm, job in jobs.items()
+                ],
+            )
+        ),  # fmt: skip
+        "*Span*: dimension of the maps that one pair of channels can be given, of dim²; left multiplication spans dim under any table, so that the shuffled arm has the same capacity.",
+        _speech_part(folder),
+        "## Fixed before the run",
+        "The arms, the budgets and the comparison with the wider scalar model; beside it, Clifford against its shuffled table. Expected: ties between Clifford and shuffled (a text has no reason to know Cl(3)), "
+        "and sharing that pays or costs whatever the signs.",
+        _hand(folder, "architectures"),
+    ]
+    write_text(folder / "architectures.md", "\n\n".join(p for p in parts if p) + "\n")
+    write_json(folder / "architectures.json", {"parameters held": comparisons, "flops held": flops_comparisons})
+    draw(
+        "architectures",
+        folder / "figures",
+        lambda: _marks({a: _perplexities(j) for a, j in jobs.items()}, "test perplexity"),
+    )
+
+
+def _shuffle_sentence(jobs: dict[str, Any], arm: str, shuffled: str) -> str:
+    from geomix.statistics import t_interval_log_perplexity
+
+    if arm not in jobs or shuffled not in jobs:
+        return ""
+    a, b = _perplexities(jobs[arm]), _perplexities(jobs[shuffled])
+    if min(len(a), len(b)) < 2:
+        return f"{arm} has {np.mean(a) / np.mean(b):.3f} times the perplexity of its shuffled table (one seed: no interval)"
+    t = t_interval_log_perplexity(a, b)
+    verdict = (
+        "a tie: sharing, not geometry"
+        if t.low <= 1 <= t.high
+        else "geometry helps"
+        if t.ratio < 1
+        else "geometry hurts"
+    )
+    return f"{arm} has {t.ratio:.3f} [{t.low:.3f}, {t.high:.3f}] times the perplexity of its shuffled table ({verdict})"
+
+
+def _hand(folder: Path, key: str) -> str:
+    text = remark(folder, key)
+    return f"## Remarks, written after the run\n\n{text}" if text else ""
+
+
+def _marks(values: dict[str, list[float]], label: str):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 1.2 + 0.34 * len(values)), layout="constrained")
+    ax = figure.subplots()
+    for y, numbers in enumerate(values.values()):
+        ax.plot(numbers, [y] * len(numbers), ls="", marker=MARKERS[0], ms=5.5, alpha=0.6, color=COLOURS[0])
+        ax.plot([np.mean(numbers)] * 2, [y - 0.3, y + 0.3], color="#000000", lw=1.6)
+    ax.set_yticks(range(len(values)), list(values))
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel(label)
+    return figure
+
+
+def _speech_part(folder: Path) -> str:
+    return ""
+
+
+# -- phase 4 ------------------------------------------------------------------------------------------------------------------
+
+QUESTIONS = {
+    "direction": "Do vector components encode a direction?",
+    "half_turn": "Do hidden vectors hold an intermediate direction of the problem?",
+    "plane": "Do bivectors hold planes of the problem?",
+    "composition": "Do the rotors compose?",
+    "intervention": "Does an intervention on one grade do what geometry predicts?",
+}
+
+
+def build_interpretability(folder: str | os.PathLike) -> None:
+    """Write interpretability.md and figures/interpretability of `folder` from interpretability/tests.json."""
+    from geomix.studies.algebra import interpretability
+
+    folder = Path(folder)
+    found = read_json(folder / "interpretability" / "tests.json")
+    tests = {name: found["tests"][name] for name in QUESTIONS}
+    kinds = list(dict.fromkeys(t["verdict"] for t in tests.values()))
+    sentence = "; ".join(f"{kind}: {', '.join(n for n, t in tests.items() if t['verdict'] == kind)}" for kind in kinds)
+    span = lambda v: f"{np.median(v):.2g} ({np.min(v):.2g} to {np.max(v):.2g})"
+    rows = [
+        [QUESTIONS[name], test["what"], test["unit"], *(span(test["values"][k]) if k in test["values"] else "-" for k in ("trained", "untrained", "shuffled", "dense")), test["verdict"]]
+        for name, test in tests.items()
+    ]  # fmt: skip
+    pairs = tests["plane"]["pairs"]
+    names = list(pairs["trained"])
+    parts = [
+        "# Phase 4: do the grades mean something?",
+        f"**In one sentence:** {sentence}.",
+        "Nothing is assumed interpretable: each question is a number that is also measured on the same network untrained, and trained under random signs. "
+        f"Smaller is better; median (range) over models. {machine_line([found['record']])}",
+        "\n".join(
+            markdown_table(
+                [
+                    "question",
+                    "what is measured",
+                    "unit",
+                    "Clifford, trained",
+                    "untrained",
+                    "shuffled",
+                    "dense",
+                    "verdict",
+                ],
+                rows,
+            )
+        ),
+        "![The five tests](figures/interpretability.png)",
+        "*Trained Clifford networks, the same untrained, and trained under random signs; a mark a model (table and seed). Below: composed rotations by length, and the effect of a gain on the first layer's bivectors.*",
+        "Bivectors of products of two rotors that the first layer's bivectors do not explain (median share); the composition passes through R2R1 or R3R2:",
+        "\n".join(
+            markdown_table(["network", *names], [[kind, *(f"{pairs[kind][n]:.2g}" for n in names)] for kind in pairs])
+        ),
+        f"Share of the route R3 (R2 R1) in the second layer, fitted with the intervention: trained {span(tests['intervention']['route']['trained'])}.",
+        "## Fixed before the run",
+        "The tests, their nulls and the rule:",
+        "\n".join(f"> {line}".rstrip() for line in interpretability.__doc__.split("\n\n", 1)[1].strip().splitlines()),
+        _hand(folder, "interpretability"),
+    ]
+    write_text(folder / "interpretability.md", "\n\n".join(p for p in parts if p) + "\n")
+    draw("interpretability", folder / "figures", lambda: _tests_figure(tests))
+
+
+def _tests_figure(tests: dict[str, Any]):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 6.2), layout="constrained")
+    top, bottom = figure.subfigures(2, 1, height_ratios=(1, 1.25))
+    kinds = ("trained", "untrained", "shuffled", "dense")
+    looks = {kind: {"color": COLOURS[i], "marker": MARKERS[i]} for i, kind in enumerate(kinds)}
+    for ax, (name, test) in zip(top.subplots(1, len(tests)), tests.items(), strict=True):
+        for x, kind in enumerate(k for k in kinds if k in test["values"]):
+            values = np.maximum(test["values"][kind], 1e-3)
+            jitter = np.linspace(-0.18, 0.18, len(values)) if len(values) > 1 else [0]
+            ax.plot(x + np.asarray(jitter), values, ls="", ms=3.5, alpha=0.6, **looks[kind])
+        ax.set_yscale("log")
+        ax.set_xticks(range(len(test["values"])), [k for k in kinds if k in test["values"]], rotation=30, fontsize=7.5)
+        ax.set_ylabel(test["unit"], fontsize=8)
+        ax.set_title(name, fontsize=9)
+        ax.grid(axis="x", visible=False)
+    left, right = bottom.subplots(1, 2)
+    for ax, name in ((left, "composition"), (right, "intervention")):
+        for kind, points in tests[name]["curve"].items():
+            x = sorted(points, key=float)
+            x = [g for g in x if not (name == "intervention" and float(g) == 1)]
+            low, middle, high = np.quantile([points[g] for g in x], (0, 0.5, 1), axis=1)
+            place = [float(g) for g in x]
+            ax.plot(place, middle, lw=1.5, ms=4.5, label=kind, **looks[kind])
+            ax.fill_between(place, np.maximum(low, 1e-3), high, color=looks[kind]["color"], alpha=0.12, lw=0)
+        ax.set_yscale("log")
+    left.set_xlabel("rotors composed")
+    left.set_ylabel("median angle to the truth, degrees")
+    left.set_xscale("log")
+    left.set_xticks([3, 5, 9, 17, 33], ["3", "5", "9", "17", "33"])
+    left.minorticks_off()
+    right.set_xlabel("gain on the first layer's bivectors")
+    right.set_ylabel("error of the prediction / change")
+    right.axhline(1, color="#808080", lw=0.9, ls=(0, (2, 3)))
+    left.legend(frameon=False, fontsize=8)
     return figure

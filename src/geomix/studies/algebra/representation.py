@@ -20,6 +20,7 @@ from geomix.errors import UserError
 from geomix.files import atomic_path, write_json
 from geomix.studies.algebra import arms
 from geomix.studies.algebra.arms import AlgebraStack, Stack, build
+from geomix.studies.algebra.costs import cpu_seconds, kept_bytes
 from geomix.studies.algebra.tasks import TASKS, Task, nmse, plane_floors
 from geomix.training import devices
 from geomix.training.progress import say
@@ -187,23 +188,9 @@ def measure_step(task: Task, arm: str, x: Tensor, y: Tensor, *, rate: float, rep
     """Cost of one model (one table, one seed) at the task's batch: CPU seconds of a training step, and the bytes that its forward
     pass keeps for the backward pass (parameters and data not counted)."""
     stack = build(task, arm, [0])
-    held = {p.untyped_storage().data_ptr() for p in (*stack.parameters.values(), x, y)}
-    kept: dict[int, int] = {}
-
-    def note(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in held:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        loss = loss_of(stack, x, y)
-    del loss
-    fit(stack, x, y, steps=3, rate=rate)
-    begun = time.process_time()
-    fit(stack, x, y, steps=repeats, rate=rate)
-    seconds = (time.process_time() - begun) / repeats
-    return {"step_seconds": seconds, "activation_bytes": sum(kept.values()), "batch": x.shape[-1]}
+    kept = kept_bytes(lambda: loss_of(stack, x, y), (*stack.parameters.values(), x, y))
+    seconds = cpu_seconds(lambda: fit(stack, x, y, steps=repeats, rate=rate)) / repeats
+    return {"step_seconds": seconds, "activation_bytes": kept, "batch": x.shape[-1]}
 
 
 def save_weights(stack: Stack, path: str | Path) -> None:

@@ -38,6 +38,17 @@ def job_settings(representation: Mapping[str, Any], task: str, arm: str) -> dict
     return {"task": task, "arm": arm, **settings}
 
 
+def language_job_settings(algebra: Mapping[str, Any], phase: str, arm: str) -> dict[str, Any]:
+    """All that decides the outcome of one job of phase 2 (`components`) or 3 (`architectures`), and nothing else."""
+    language = algebra["language"]
+    return {
+        "phase": phase,
+        "arm": arm,
+        "seeds": algebra[phase]["seeds"],
+        **{k: language[k] for k in ("heads", "model", "training")},
+    }
+
+
 def check_algebra(algebra: Mapping[str, Any]) -> None:
     """Refuse an `algebra` section whose phases need what phase 1 does not run."""
     phase1 = algebra["representation"]
@@ -49,3 +60,6 @@ def check_algebra(algebra: Mapping[str, Any]) -> None:
         raise UserError(
             f"config: algebra.representation.arms leaves out {missing[0]!r}, which the decision rule or phase 4 needs: add it"
         )
+    for phase, baseline in (("components", "scalar"), ("architectures", "wide_scalar")):
+        if baseline not in algebra[phase]["arms"]:
+            raise UserError(f"config: algebra.{phase}.arms leaves out {baseline!r}, the baseline of its table: add it")

@@ -1,0 +1,35 @@
+"""What a training step costs beside its parameters and FLOPs: CPU time, and memory kept for the backward pass."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+
+def kept_bytes(forward: Callable[[], Tensor], leaves: Iterable[Tensor]) -> int:
+    """Bytes that `forward` keeps for the backward pass; storages of `leaves` (parameters, data) are not counted."""
+    held = {x.untyped_storage().data_ptr() for x in leaves}
+    kept: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in held:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        out = forward()
+    del out
+    return sum(kept.values())
+
+
+def cpu_seconds(call: Callable[[], object], repeats: int = 1) -> float:
+    """CPU time of one call of this process, mean of `repeats` after one warm-up: other work on the machine does not count."""
+    call()
+    begun = time.process_time()
+    for _ in range(repeats):
+        call()
+    return (time.process_time() - begun) / repeats
