@@ -22,11 +22,12 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
 
 
 def keep_mask(x: Tensor, p: float) -> tuple[Tensor, float]:
-    """A uint8 mask of x's shape, 1 with probability 1 - dropped / 65536, and the scale that undoes it."""
+    """An int16 mask of x's shape, 1 with probability 1 - dropped / 65536, and the scale that undoes it."""
     dropped = round(p * 65536)
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     bits = words.view(torch.int16)[: x.numel()].view(x.shape)
-    return (bits >= dropped - 32768).view(torch.uint8), 65536 / (65536 - dropped)
+    keep = torch.ge(bits, dropped - 32768, out=torch.empty_like(bits))  # a third of the time of a comparison to bool
+    return keep, 65536 / (65536 - dropped)
 
 
 class _Dropout(torch.autograd.Function):
@@ -39,4 +40,4 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Tensor):
         (keep,) = ctx.saved_tensors
-        return (grad * keep) * ctx.scale, None, None
+        return (grad * keep).mul_(ctx.scale), None, None

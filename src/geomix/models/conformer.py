@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from geomix.errors import UserError
 from geomix.files import atomic_path, write_text
+from geomix.kernels.depthwise import depthwise_conv
 from geomix.kernels.dropout import dropout
 from geomix.mixers import Frames, RelativeAttention, make_mixer
 from geomix.models.ctc import ctc_loss
@@ -177,18 +178,9 @@ class ConvolutionModule(nn.Module):
     def forward(self, x: Tensor, frames: Frames) -> Tensor:
         x = F.glu(F.linear(x, self.pointwise_conv1.weight.squeeze(-1), self.pointwise_conv1.bias))
         x = x * frames.mask.unsqueeze(-1)
-        x = F.silu(self.normalise(self.depthwise(x), frames.mask))
+        x = depthwise_conv(x, self.depthwise_conv.weight, self.depthwise_conv.bias)
+        x = F.silu(self.normalise(x, frames.mask))
         return F.linear(x, self.pointwise_conv2.weight.squeeze(-1), self.pointwise_conv2.bias)
-
-    def depthwise(self, x: Tensor) -> Tensor:
-        # as a 2-d convolution in channels-last layout: 15 times as fast as conv1d on a CPU, and no transpose
-        conv = self.depthwise_conv
-        image = x.transpose(1, 2).unsqueeze(2)
-        return (
-            F.conv2d(image, conv.weight.unsqueeze(2), conv.bias, padding=(0, conv.padding[0]), groups=conv.groups)
-            .squeeze(2)
-            .transpose(1, 2)
-        )
 
     def normalise(self, x: Tensor, mask: Tensor) -> Tensor:
         if self.training and self.masked:
