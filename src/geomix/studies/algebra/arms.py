@@ -214,12 +214,12 @@ class AlgebraStack(Stack):
         count = int(groups.max()) + 1
         if regroup is None:
             channels, outputs = task.inputs, 1
-            alive = np.isin(np.arange(self.dim), task.input_components)
-            wanted = np.isin(np.arange(self.dim), task.target_components)
+            alive = np.isin(np.arange(self.dim), task.input_components)[None].repeat(channels, 0)
+            wanted = np.isin(np.arange(self.dim), task.target_components)[None]
         else:
             channels, outputs = regroup.channels, regroup.outputs
             alive, wanted = regroup.alive, regroup.wanted
-        self.out_places = torch.tensor(np.flatnonzero(wanted))
+        self.out_places = torch.tensor(np.flatnonzero(wanted.any(0)))
         self.outputs = outputs
         width = channels
         for layer, hidden in enumerate(widths):
@@ -230,33 +230,38 @@ class AlgebraStack(Stack):
                 self.add(f"bias_{name}{layer}", hidden, 1, std=0.0)
             width = hidden
         self.add("out", count, outputs, width, std=width**-0.5)
-        self.parameter_count = self._live(alive, wanted, groups, channels)
+        self.parameter_count = self._live(alive, wanted, groups)
         sizes = [channels, *widths]
         terms = len(self.products[0])
         self.macs = sum(3 * a * b * self.dim + b * terms for a, b in zip(sizes, sizes[1:], strict=False))
         self.macs += width * outputs * len(self.out_places)
 
-    def _live(self, alive: np.ndarray, wanted: np.ndarray, groups: np.ndarray, channels: int) -> int:
-        """Parameters that can influence the output, by following which components can be non-zero and which matter."""
+    def _live(self, alive: np.ndarray, wanted: np.ndarray, groups: np.ndarray) -> int:
+        """Parameters that can influence the output, by following which components can be non-zero and which matter.
+
+        alive (channels, dim), wanted (outputs, dim) : components that inputs populate and that the target reads.
+        """
         table = self.products[0]
         scalar = np.arange(self.dim) == 0
-        inputs = [alive]
-        for _ in self.widths:
-            filled = inputs[-1] | scalar
+        inputs = [alive]  # of each layer: one row a channel, or one row for all
+        for width in self.widths:
+            filled = inputs[-1].any(0) | scalar
             made = filled.copy()
             made[table.k[filled[table.i] & filled[table.j]]] = True
-            inputs.append(made)
-        grades = lambda mask: len(np.unique(groups[mask]))
-        total = grades(inputs[-1] & wanted) * self.outputs * self.widths[-1]
-        need, sizes = inputs[-1] & wanted, [channels, *self.widths]
+            inputs.append(made[None].repeat(width, 0))
+        # weights from channels with components `before` (in, dim) to channels that need `mask` (dim,)
+        grades = lambda mask, before: sum(len(np.unique(groups[mask & row])) for row in before)
+        total = sum(grades(row, inputs[-1]) for row in wanted)
+        need = inputs[-1].any(0) & wanted.any(0)
         for layer in reversed(range(len(self.widths))):
-            before, filled = inputs[layer], inputs[layer] | scalar
+            before, width = inputs[layer], self.widths[layer]
+            filled = before.any(0) | scalar
             used = filled[table.i] & filled[table.j] & need[table.k]
             factors = [np.isin(np.arange(self.dim), places[used]) for places in (table.i, table.j)]
             needed = np.zeros(self.dim, bool)
             for mask in (*factors, need):  # U, V, W
-                total += grades(mask & before) * sizes[layer] * sizes[layer + 1] + mask[0] * sizes[layer + 1]
-                needed |= mask & before
+                total += width * (grades(mask, before) + int(mask[0]))
+                needed |= mask & before.any(0)
             need = needed
         return int(total)
 
@@ -318,11 +323,11 @@ class Regroup:
 
     @property
     def alive(self) -> np.ndarray:
-        return (self.source >= 0).any(0)
+        return self.source >= 0
 
     @property
     def wanted(self) -> np.ndarray:
-        return (self.target >= 0).any(0)
+        return self.target >= 0
 
     def inputs(self, x: Tensor) -> Tensor:
         """(R, inputs, task dim, N) to (R, channels, dim, N)."""
@@ -333,7 +338,8 @@ class Regroup:
 
     def targets(self, y: Tensor) -> Tensor:
         """(T, R, outputs, wanted components, N) to (T, R, target components, N)."""
-        target, signs = self.target[:, self.wanted], self.target_signs[:, self.wanted]
+        some = self.wanted.any(0)
+        target, signs = self.target[:, some], self.target_signs[:, some]
         filled = np.argwhere(target >= 0)
         order = filled[np.argsort(target[target >= 0])]
         chosen = y[:, :, torch.tensor(order[:, 0]), torch.tensor(order[:, 1])]
@@ -344,9 +350,20 @@ def regroup(task: Task, kind: str) -> Regroup:
     """Complex: components in pairs, in order. Quaternion: M = q + I q' with the pseudoscalar I of the algebra's first dimensions
     central in it (Cl(3), and the even part of Cl(4)), so that q and q' are two quaternions over (1, e12, e13, e23)."""
     algebra = task.algebra
+    dim = 2 if kind == "complex" else 4
+
+    def arrays(groups: list[list[tuple[int | None, int]]]) -> tuple[np.ndarray, np.ndarray]:
+        places, signs = np.full((len(groups), dim), -1), np.ones((len(groups), dim), np.int8)
+        for row, group in enumerate(groups):
+            for column, (p, s) in enumerate(group):
+                if p is not None:
+                    places[row, column], signs[row, column] = p, s
+        return places, signs
+
     if kind == "complex":
-        chunk = lambda places: [tuple(places[i : i + 2]) for i in range(0, len(places), 2)]
-        groups = lambda places: [[(p, 1) for p in pair] for pair in chunk(places)]
+        deal = lambda places, _: [[(p, 1) for p in places[i : i + 2]] for i in range(0, len(places), 2)]
+        everything = [c * algebra.dim + int(p) for c in range(task.inputs) for p in task.input_components]
+        source, signs = arrays(deal(everything, 0))
     else:
         full = algebra.full
         table = full.product().dense()
@@ -355,24 +372,15 @@ def regroup(task: Task, kind: str) -> Regroup:
         place = {int(a): int(b) for a, b in zip(*full.conversion(algebra), strict=True)}
         both = [[(place.get(q), 1) for q in quaternion], [(place.get(p), s) for p, s in dual]]
 
-        def groups(places):
-            kept = [[(p if p in set(places) else None, s) for p, s in group] for group in both]
+        def deal(places, offset):
+            kept = [[(p + offset if p in set(places) else None, s) for p, s in group] for group in both]
             return [group for group in kept if any(p is not None for p, _ in group)]
 
-    dim = 2 if kind == "complex" else 4
-
-    def arrays(grouped: list, offset: Callable[[int], int]) -> tuple[np.ndarray, np.ndarray]:
-        places, signs = np.full((len(grouped), dim), -1), np.ones((len(grouped), dim), np.int8)
-        for row, group in enumerate(grouped):
-            for column, (p, s) in enumerate(group):
-                if p is not None:
-                    places[row, column], signs[row, column] = offset(int(p)), s
-        return places, signs
-
-    rows = [arrays(groups(list(task.input_components)), lambda p, c=c: c * algebra.dim + p) for c in range(task.inputs)]
-    source, signs = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+        dealt = [group for c in range(task.inputs) for group in deal(task.input_components.tolist(), c * algebra.dim)]
+        source, signs = arrays(dealt)
     where = {int(p): index for index, p in enumerate(task.target_components)}
-    target, target_signs = arrays(groups(list(task.target_components)), where.__getitem__)
+    grouped = [[(None if p is None else where[p], s) for p, s in g] for g in deal(task.target_components.tolist(), 0)]
+    target, target_signs = arrays(grouped)
     return Regroup(source, signs, target, target_signs)
 
 
@@ -384,13 +392,14 @@ class ScalarStack(Stack):
         self.widths = tuple(widths)
         self.inputs = task.inputs * len(task.input_components)
         self.outputs = len(task.target_components)
-        self.macs = 0
+        self.macs = self.padding = 0
 
     def layer(self, name: str, inputs: int, outputs: int, *, groups: int = 1, bias: bool = True) -> None:
         """A linear map of `groups` diagonal blocks; `inputs` are padded to a multiple of the groups."""
         size = -(-inputs // groups)
         self.add(name, groups, outputs // groups, size, std=size**-0.5)
         self.macs += groups * (outputs // groups) * size
+        self.padding += (groups * size - inputs) * (outputs // groups)
         if bias:
             self.add(f"bias_{name}", outputs, 1, std=0.0)
 
@@ -411,8 +420,8 @@ class ScalarStack(Stack):
         return x.index_select(2, torch.tensor(self.task.input_components, device=x.device)).flatten(1, 2).unsqueeze(0)
 
     def finish(self) -> None:
-        """Count the parameters."""
-        self.parameter_count = sum(p[0, 0].numel() for p in self.parameters.values())
+        """Count the parameters, but for those that meet the zeros of a padding."""
+        self.parameter_count = sum(p[0, 0].numel() for p in self.parameters.values()) - self.padding
 
 
 class DenseStack(ScalarStack):

@@ -340,7 +340,7 @@ TASKS: dict[str, Task] = {
             ),
         ),
         Task(
-            "null_teacher", "null: random tanh network", Algebra(3), 3, (0, 1, 2, 3), (0, 1, 2, 3), 2048, 2, 7,
+            "null_teacher", "null: random tanh network", Algebra(3), 3, (0, 1, 2, 3), (0, 1, 2, 3), 1024, 2, 7,
             _null_teacher, factor=1.1, all_plus_fails=False, null=True,
             expected=(
                 Expectation("gauge", "tie", _GAUGE), Expectation("shuffled", "tie", "there is no geometry to find"),
