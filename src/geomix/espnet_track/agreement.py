@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from espnet2.samplers.num_elements_batch_sampler import NumElementsBatchSampler
-from espnet2.schedulers.warmup_lr import WarmupLR
+from espnet2.tasks.abs_task import scheduler_classes
 from espnet2.tasks.asr import ASRTask
 
 from geomix.config import ESPNET_VERSION
@@ -27,7 +27,7 @@ from geomix.speech.batching import Example, numel_batches, pad_tokens, shuffled
 from geomix.speech.features import FeatureStore, frames_of, read_normalisation
 from geomix.speech.manifest import original_id
 from geomix.speech.tokenizer import Tokenizer
-from geomix.training.schedules import warmup_rate
+from geomix.training.schedules import SCHEDULES
 
 UTTERANCES = 16  # of the batch whose loss is compared, and of each kind whose features are
 NO_DROPOUT = {"dropout": 0.0, "positional_dropout": 0.0, "attention_dropout": 0.0}
@@ -235,13 +235,16 @@ def pair_of_models(
 
 
 def learning_rates(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """ESPnet's scheduler beside our formula, over three times the warm-up."""
-    training = settings["training"]
+    """The scheduler that ESPnet trains with beside our formula, over three times the warm-up."""
+    training, updates = settings["training"], 100
     optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=float(training["learning_rate"]))
-    scheduler = WarmupLR(optimizer, warmup_steps=training["warmup"])
-    worst, steps = 0.0, 3 * training["warmup"]
+    keys = training_keys(settings, gpu=False, updates=updates)
+    scheduler = scheduler_classes[keys["scheduler"]](optimizer, **keys["scheduler_conf"])
+    rate = SCHEDULES[training.get("schedule", "warmup")]
+    worst, steps = 0.0, min(3 * training["warmup"], training["epochs"] * updates)
     for step in range(1, steps + 1):
-        ours = warmup_rate(step, training["learning_rate"], training["warmup"])
+        epoch = (step - 1) // updates + 1
+        ours = rate(step, epoch, training["learning_rate"], training["warmup"], training["epochs"])
         worst = max(worst, abs(optimizer.param_groups[0]["lr"] / ours - 1))
         optimizer.step()
         scheduler.step()
@@ -252,7 +255,7 @@ def batches(settings: Mapping[str, Any], data: EspnetData) -> Iterator[dict[str,
     """ESPnet's batches of an epoch beside ours: their content and, after an epoch's shuffle, their order; updates an epoch."""
     import tempfile
 
-    keys = training_keys(settings, gpu=torch.cuda.is_available())
+    keys = training_keys(settings, gpu=torch.cuda.is_available(), updates=1)
     with tempfile.TemporaryDirectory() as folder:
         shapes, _ = write_training_shapes(data, subsampling_of(settings["model"]), folder)
         theirs = list(

@@ -72,7 +72,7 @@ def train(
             )
         if dropped:
             say(f"{len(dropped)} utterances are too short for their transcripts and left out: {' '.join(dropped)}")
-        config = training_config(settings, data, state, shapes, gpu=gpu, log_every=log_every)
+        config = training_config(settings, data, state, shapes, gpu=gpu, batches=batches, log_every=log_every)
         attempts = _begin_attempt(state)
         watch = _Watch(name, state / LOG, settings["training"], batches)
         model = None
@@ -298,8 +298,9 @@ def average(epochs: Path, data: EspnetData, out: Path) -> dict[str, Any]:
         )
     with atomic_path(out / "espnet.pth") as temporary:
         shutil.copyfile(averaged, temporary)
-    with atomic_path(out / "espnet.yaml") as temporary:
-        shutil.copyfile(state / "config.yaml", temporary)
+    options = (state / "config.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
+    # `config` is where the options lay when the training began
+    write_text(out / "espnet.yaml", "".join(line for line in options if not line.startswith("config: ")))
     for name in ("tokenizer.model", "tokens.txt"):
         with atomic_path(out / name) as temporary:
             shutil.copyfile(data.tokenizer / name, temporary)

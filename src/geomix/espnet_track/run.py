@@ -20,7 +20,7 @@ import yaml
 from espnet2.tasks.asr import ASRTask
 
 from geomix.errors import exit_with_sentence
-from geomix.espnet_track import encoder
+from geomix.espnet_track import encoder, schedule
 from geomix.espnet_track.data import read_scp, write_sorted_text
 from geomix.files import read_json, write_json
 from geomix.speech.tokenizer import Tokenizer
@@ -32,6 +32,7 @@ def main(request: Mapping[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(request.get("threads", 1))
     devices.keep_freed_memory()
     encoder.register()
+    schedule.register()
     values = {key: value for key, value in request.items() if key not in ("step", "threads")}
     return _steps()[request["step"]](**values)
 

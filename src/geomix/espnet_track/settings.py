@@ -13,6 +13,9 @@ from geomix.espnet_track.data import EspnetData
 ENCODER = "geomix_conformer"
 """Name under which `encoder.register` enters our encoder among ESPnet's choices."""
 
+SCHEDULER = "geomix_schedule"
+"""Name under which `schedule.register` enters our schedules that ESPnet lacks."""
+
 CRITERIA = {"dev_cer": ("valid", "cer_ctc", "min"), "dev_loss": ("valid", "loss", "min")}
 
 # the encoder of ESPnet's egs2/librispeech_100/asr1/conf/tuning/train_asr_ctc_e_branchformer_e12_mlp1024_linear1024.yaml
@@ -108,8 +111,11 @@ def model_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def training_keys(settings: Mapping[str, Any], *, gpu: bool) -> dict[str, Any]:
-    """The part that says how it is trained; `UserError` names a setting that ESPnet does not have."""
+def training_keys(settings: Mapping[str, Any], *, gpu: bool, updates: int) -> dict[str, Any]:
+    """The part that says how it is trained; `UserError` names a setting that ESPnet does not have.
+
+    updates : optimiser steps of an epoch.
+    """
     training = settings["training"]
     if training.get("max_updates") is not None:
         raise UserError("training.max_updates: ESPnet counts epochs alone: set it to null for the track espnet")
@@ -127,8 +133,7 @@ def training_keys(settings: Mapping[str, Any], *, gpu: bool) -> dict[str, Any]:
         "grad_clip": float(training["clip"]),
         "optim": training["optimizer"],
         "optim_conf": {"lr": float(training["learning_rate"]), "weight_decay": float(training["weight_decay"])},
-        "scheduler": "warmuplr",
-        "scheduler_conf": {"warmup_steps": training["warmup"]},
+        **_scheduler_keys(training, updates),
         "batch_type": "numel",
         "batch_bins": training["batch_bins"],
         # the order before an epoch's shuffle; with ESPnet's default, descending, the tracks would draw different orders
@@ -139,6 +144,14 @@ def training_keys(settings: Mapping[str, Any], *, gpu: bool) -> dict[str, Any]:
         "use_amp": gpu and training["precision"] != "fp32",
         **specaug_keys(settings["augmentation"]),
     }
+
+
+def _scheduler_keys(training: Mapping[str, Any], updates: int) -> dict[str, Any]:
+    schedule = training.get("schedule", "warmup")
+    if schedule == "warmup":
+        return {"scheduler": "warmuplr", "scheduler_conf": {"warmup_steps": training["warmup"]}}
+    conf = {"schedule": schedule, "warmup": training["warmup"], "epochs": training["epochs"], "updates": updates}
+    return {"scheduler": SCHEDULER, "scheduler_conf": conf}
 
 
 def specaug_keys(augmentation: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,15 +198,16 @@ def training_config(
     train_shapes: Sequence[Path],
     *,
     gpu: bool,
+    batches: int,
     log_every: int,
 ) -> dict[str, Any]:
     """ESPnet's configuration of one training, whose experiment folder is `state`; it resumes there.
 
-    `train_shapes` are those of `data.write_training_shapes`. `log_every` counts updates, ESPnet's log_interval batches.
+    `batches` are those of an epoch; `train_shapes` are those of `data.write_training_shapes`. `log_every` counts updates, ESPnet's log_interval batches.
     """
     return {
         **model_keys(settings),
-        **training_keys(settings, gpu=gpu),
+        **training_keys(settings, gpu=gpu, updates=batches // settings["training"]["accumulation"]),
         **data_keys(data),
         **QUIET,
         "normalize": "global_mvn",

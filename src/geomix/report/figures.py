@@ -195,17 +195,16 @@ def _name_ends(ax: Axes, ends: list[tuple[float, str, str, float]]) -> None:
 def _cost(results: Results) -> Figure | None:
     """Parameters and training FLOPs of each arm, and the training rate."""
     bars = []
-    for arm in results.study.arms:
-        record = next((t.record for t in results.trained if t.arm == arm), None)
-        if record:
-            rates = [
-                t.record["audio_seconds_per_second"]
-                for t in results.trained
-                if t.arm == arm and t.record.get("audio_seconds_per_second")
-            ]
+    for arm, track in ((arm, track) for arm in results.study.arms for track in results.study.tracks):
+        records = [t.record for t in results.trained if (t.arm, t.track) == (arm, track)]
+        if records:
+            record, rates = (
+                records[0],
+                [r["audio_seconds_per_second"] for r in records if r.get("audio_seconds_per_second")],
+            )
             bars.append(
                 (
-                    arm,
+                    (track, arm),
                     record["parameters"] / 1e6,
                     (record.get("flops_per_audio_second") or np.nan) / 1e9,
                     np.mean(rates or [np.nan]),
@@ -220,7 +219,7 @@ def _cost(results: Results) -> Figure | None:
         ax.barh(
             range(len(bars)),
             np.nan_to_num(values),
-            color=[_look(results, bar[0])["color"] for bar in bars],
+            color=[_look(results, bar[0][1])["color"] for bar in bars],
             height=0.62,
         )
         for y, value in enumerate(values):
@@ -229,7 +228,7 @@ def _cost(results: Results) -> Figure | None:
         ax.set_xlim(0, 1.22 * (np.nanmax(values) if np.isfinite(values).any() else 1))
         ax.set_xlabel(label)
         ax.grid(axis="y", visible=False)
-    axes[0, 0].set_yticks(range(len(bars)), [bar[0] for bar in bars])
+    axes[0, 0].set_yticks(range(len(bars)), [_label(results, *bar[0]) for bar in bars])
     axes[0, 0].invert_yaxis()
     figure.suptitle("Size and cost of the arms", x=0.01, ha="left", fontsize=11)
     return figure

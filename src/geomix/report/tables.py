@@ -403,7 +403,8 @@ def render_markdown(results: Results, figures: Sequence[str] = ()) -> str:
         section(
             "Tracks: the trained arms",
             agreement.track_table(study),
-            "Each arm trained by ESPnet beside the same arm trained here, paired over speakers.",
+            "Each arm trained by ESPnet beside the same arm trained here, paired over speakers. ESPnet chooses its epochs by its "
+            "own cer_ctc, which also counts what is said on padded frames; its dev CER is that one.",
         )
         section(
             "Tracks: two ways to decode ESPnet's models",
