@@ -7,6 +7,7 @@ from geomix.studies.algebra.settings import (
     check_algebra,
     job_settings,
     language_job_settings,
+    speech_job_settings,
 )
 
 ALGEBRA = config["algebra"]
@@ -125,6 +126,51 @@ rule algebra_language_report:
         "../workflow_scripts/algebra_language_report.py"
 
 
+# Phase 3 on speech, where the configuration asks for it: the Conformer of the speech study on its corpus, few epochs.
+ALG_SPEECH = ALGEBRA["speech"]
+
+if ALG_SPEECH:
+
+    localrules:
+        algebra_speech,
+        algebra_speech_report,
+
+    rule algebra_speech_arm:
+        input:
+            unpack(training_data),
+            manifests=expand(f"{DATA}/manifest/{{set}}.tsv", set=EVALUATION_SETS),
+            features=expand(f"{DATA}/features/{{set}}-sp1.0.{FEATURES}", set=EVALUATION_SETS),
+        output:
+            f"{ALG_RUN}/speech/{{arm}}.json",
+        log:
+            f"{ALG_LOGS}/speech/{{arm}}.log",
+        threads: 1
+        params:
+            settings=speech_job_settings(config),
+            seeds=ALG_SPEECH["seeds"],
+            sets=EVALUATION_SETS,
+            state=ALG_STATE,
+        script:
+            "../workflow_scripts/algebra_speech.py"
+
+    rule algebra_speech_report:
+        input:
+            [f"{ALG_RUN}/speech/{arm}.json" for arm in ALG_SPEECH["arms"]],
+        output:
+            markdown=f"{ALG_RUN}/speech.md",
+            plots=expand(f"{ALG_RUN}/figures/speech.{{form}}", form=["svg", "png"]),
+        log:
+            f"{ALG_LOGS}/speech/report.log",
+        params:
+            arms=ALG_SPEECH["arms"],
+        script:
+            "../workflow_scripts/algebra_speech_report.py"
+
+    rule algebra_speech:
+        input:
+            rules.algebra_speech_report.output,
+
+
 # Phase 4 looks into models of phase 1.
 rule algebra_interpretability:
     input:
@@ -156,3 +202,4 @@ rule algebra:
         rules.algebra_representation.output,
         [f"{ALG_RUN}/{phase}.md" for phase in ("components", "architectures")],
         rules.algebra_interpretability_report.output,
+        rules.algebra_speech_report.output if ALG_SPEECH else [],

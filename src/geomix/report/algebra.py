@@ -521,7 +521,50 @@ def _marks(values: dict[str, list[float]], label: str):
 
 
 def _speech_part(folder: Path) -> str:
-    return ""
+    return "## Speech\n\nThe same arms in a Conformer: [speech.md](speech.md)." if (folder / "speech").is_dir() else ""
+
+
+def build_speech(folder: str | os.PathLike, arms: list[str]) -> None:
+    """Write speech.md and figures/speech of `folder` from the records in speech/."""
+    folder = Path(folder)
+    jobs = {arm: read_json(folder / "speech" / f"{arm}.json") for arm in arms}
+    base = jobs["wide_scalar"]
+    sets = list(base["runs"][0]["wer"])
+    rates = {arm: {s: [run["wer"][s] for run in job["runs"]] for s in sets} for arm, job in jobs.items()}
+    show = lambda v: f"{np.mean(v):.1f}" + (f" ± {np.std(v, ddof=1):.1f}" if len(v) > 1 else "")
+    rows = [
+        [
+            arm,
+            f"{job['parameters']:,} ({job['parameters'] / base['parameters']:.3f})",
+            f"{job['flops_per_audio_second'] / 1e6:.0f} ({job['flops_per_audio_second'] / base['flops_per_audio_second']:.2f})",
+            f"{job['step_seconds']:.2f}",
+            f"{job['activation_bytes'] / 1e6:.0f}",
+            f"{job['record']['peak_memory_bytes'] / 1e6:.0f}",
+            *(show(rates[arm][s]) for s in sets),
+        ]
+        for arm, job in jobs.items()
+    ]
+    head = ["arm", "parameters (×)", "MFLOP an audio-second (×)", "step, CPU-s", "kept, MB", "peak, MB", *(f"WER {s}, %" for s in sets)]  # fmt: skip
+    settings, seeds = base["settings"], len(base["runs"])
+    sentence = "; ".join(f"{arm} {show(rates[arm][sets[0]])} %" for arm in jobs)
+    one = " One seed: no difference between arms is measured." if seeds == 1 else ""
+    parts = [
+        "# Phase 3 on speech: a Conformer whose feed-forward layers share their numbers",
+        f"**In one sentence:** word error rates on {sets[0]}: {sentence}.{one}",
+        f"Corpus {settings['data']['corpus']['name']}; {settings['model']['blocks']} blocks, width {settings['model']['width']}, feed-forward "
+        f"{settings['model']['ff_dim']}, {settings['training']['epochs']} epochs, {seeds} seed{'s' if seeds > 1 else ''}. "
+        + machine_line(job["record"] for job in jobs.values()),
+        "Budget held: parameters of the feed-forward, within 5 %; FLOPs and time stand beside.",
+        "\n".join(markdown_table(head, rows)),
+        "![Word error rate of each arm](figures/speech.png)",
+        "## Fixed before the run",
+        "Arms, budget and epochs. Expected: Clifford and its shuffled table alike.",
+        _hand(folder, "speech"),
+    ]
+    write_text(folder / "speech.md", "\n\n".join(p for p in parts if p) + "\n")
+    draw(
+        "speech", folder / "figures", lambda: _marks({a: r[sets[0]] for a, r in rates.items()}, f"WER on {sets[0]}, %")
+    )
 
 
 # -- phase 4 ------------------------------------------------------------------------------------------------------------------

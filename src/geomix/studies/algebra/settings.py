@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from geomix.config import training_settings
 from geomix.errors import UserError
 
 TASKS = (
@@ -49,6 +50,13 @@ def language_job_settings(algebra: Mapping[str, Any], phase: str, arm: str) -> d
     }
 
 
+def speech_job_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of phase 3 on speech: those of the speech study's attention arm, with this phase's epochs."""
+    settings = training_settings(dict(config), config["gate"]["arm"], 0, "own")
+    training = {**settings["training"], "epochs": config["algebra"]["speech"]["epochs"]}
+    return {**settings, "training": training}
+
+
 def check_algebra(algebra: Mapping[str, Any]) -> None:
     """Refuse an `algebra` section whose phases need what phase 1 does not run."""
     phase1 = algebra["representation"]
@@ -63,3 +71,5 @@ def check_algebra(algebra: Mapping[str, Any]) -> None:
     for phase, baseline in (("components", "scalar"), ("architectures", "wide_scalar")):
         if baseline not in algebra[phase]["arms"]:
             raise UserError(f"config: algebra.{phase}.arms leaves out {baseline!r}, the baseline of its table: add it")
+    if algebra["speech"] and "wide_scalar" not in algebra["speech"]["arms"]:
+        raise UserError("config: algebra.speech.arms leaves out 'wide_scalar', the baseline of its table: add it")
