@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from geomix.config import E_BRANCHFORMER
 from geomix.errors import UserError
 
 
@@ -23,4 +24,8 @@ def model_config(values: Mapping[str, Any]) -> Any:
         from geomix.models.granite.encoder_ctc import GraniteEncoderCTCConfig
 
         return GraniteEncoderCTCConfig.from_dict(dict(values))
+    if architecture == E_BRANCHFORMER:
+        raise UserError(
+            f"architecture {architecture!r} is ESPnet's own model: it is built and decoded on the track espnet alone"
+        )
     raise UserError(f"architecture {architecture!r} is not known: choose conformer or granite_encoder")
