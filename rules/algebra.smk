@@ -190,6 +190,7 @@ rule algebra_interpretability_report:
         rules.algebra_interpretability.output,
     output:
         markdown=f"{ALG_RUN}/interpretability.md",
+        verdicts=f"{ALG_RUN}/interpretability.json",
         plots=expand(f"{ALG_RUN}/figures/interpretability.{{form}}", form=["svg", "png"]),
     log:
         f"{ALG_LOGS}/interpretability-report.log",

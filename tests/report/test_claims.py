@@ -1,7 +1,7 @@
 """The table of claims: what is measured, derived and not run, from the records alone."""
 
 from geomix.files import read_json, write_json
-from geomix.report.claims import Claim, claims_of_language, claims_of_run, claims_table
+from geomix.report.claims import Claim, claims_of_algebra, claims_of_language, claims_of_run, claims_table
 from tests.report.made_up import make_run, make_study
 
 
@@ -53,3 +53,11 @@ def test_language_claims_are_the_planned_contrasts_on_the_test_text(tmp_path):
     assert baseline.figure == "transformer has a validation perplexity of 90.0"
     assert contrast.claim == "text: grassmann over transformer"
     assert contrast.figure == "perplexity ratio 1.234 [0.900, 1.600], 3 + 3 seeds: tie"
+
+
+def test_algebra_claims_are_each_phase_s_sentence(tmp_path):
+    assert {c.status for c in claims_of_algebra(tmp_path, "algebra")} == {"not run"}
+    write_json(tmp_path / "components.json", {"summary": "qk tied with it", "comparisons": []})
+    found = claims_of_algebra(tmp_path, "algebra")
+    assert [c.status for c in found] == ["not run", "measured", "not run", "not run"]
+    assert found[1].figure == "qk tied with it" and found[1].where == f"`{tmp_path}/components.md`"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from geomix.errors import UserError
 from geomix.files import write_text
-from geomix.report.claims import Claim, claims_of_language, claims_of_run, claims_table
+from geomix.report.claims import Claim, claims_of_algebra, claims_of_language, claims_of_run, claims_table
 
 # what is asked, the run that answers it, and how its folder is read
 RUNS = (
@@ -16,6 +16,7 @@ RUNS = (
     ("speech, AN4", "results/an4", claims_of_run),
     ("language, raw WikiText-2, the article's recipe", "results/librispeech100/language", claims_of_language),
     ("language, tokenised WikiText-2, reduced size", "results/wikitext2/language", claims_of_language),
+    ("algebra", "results/algebra", claims_of_algebra),
 )
 BEGIN, END = "<!-- claims: made by `geomix claims --write README.md` -->\n", "<!-- end of claims -->\n"
 

@@ -83,7 +83,6 @@ def build_representation(folder: str | os.PathLike, settings: dict[str, Any]) ->
     writer.writerows(rows)
     write_text(folder / "representation.csv", text.getvalue())
     verdict_rows = {n: {"verdict": v.verdict, "sentence": v.sentence, "separated": v.separated, "tables": v.tables, "warnings": list(v.warnings)} for n, v in verdicts.items()}  # fmt: skip
-    write_json(folder / "representation.json", {"verdicts": verdict_rows, "departures": departures})
     draw("representation", folder / "figures", lambda: _strips(found, TASKS))
     records = [job["record"] for jobs in found.values() for job in jobs.values()]
     counts = [v.verdict for v in verdicts.values()]
@@ -91,6 +90,7 @@ def build_representation(folder: str | os.PathLike, settings: dict[str, Any]) ->
         f"{kind} on {counts.count(kind)} ({', '.join(n for n, v in verdicts.items() if v.verdict == kind)})"
         for kind in dict.fromkeys(counts)
     )
+    write_json(folder / "representation.json", {"summary": summary, "verdicts": verdict_rows, "departures": departures})
     head = markdown_table(
         ["task", "Clifford", "shuffled, median of tables", "tables worse", "verdict"],
         [
@@ -389,9 +389,10 @@ def build_components(folder: str | os.PathLike, settings: dict[str, Any]) -> Non
     worse = [c["arm"] for c in comparisons if c.get("verdict") == "scalar better"]
     tied = [c["arm"] for c in comparisons if c.get("verdict") in ("tie", "identical")]
     clauses = [f"{', '.join(names)} {what}" for names, what in ((better, "better than the scalar baseline"), (worse, "worse"), (tied, "tied with it")) if names]  # fmt: skip
+    summary = "; ".join(clauses)
     parts = [
         "# Phase 2: one component of the Transformer at a time",
-        f"**In one sentence:** {'; '.join(clauses)}.",
+        f"**In one sentence:** {summary}.",
         _text_line(jobs["scalar"]) + " " + machine_line(job["record"] for job in jobs.values()),
         "\n".join(markdown_table(LANGUAGE_HEAD, rows)),
         LANGUAGE_NOTE,
@@ -406,7 +407,7 @@ def build_components(folder: str | os.PathLike, settings: dict[str, Any]) -> Non
         _hand(folder, "components"),
     ]
     write_text(folder / "components.md", "\n\n".join(p for p in parts if p) + "\n")
-    write_json(folder / "components.json", comparisons)
+    write_json(folder / "components.json", {"summary": summary, "comparisons": comparisons})
     draw(
         "components",
         folder / "figures",
@@ -427,9 +428,10 @@ def build_architectures(folder: str | os.PathLike, settings: dict[str, Any]) -> 
         _shuffle_sentence(jobs, *pair)
         for pair in (("clifford", "shuffled"), ("clifford_two_sided", "shuffled_two_sided"))
     ]
+    summary = "; ".join(s for s in sentences if s)
     parts = [
         "# Phase 3: fair architectures",
-        f"**In one sentence:** {'; '.join(s for s in sentences if s)}.",
+        f"**In one sentence:** {summary}.",
         "Every feed-forward block of the model is made of the arm's linear maps; everything else is the same.",
         "## Language, parameters held",
         "Parameters of the feed-forward within 5 % of the wider scalar model's (`ordinary` is the model with half its inner width, outside the budget); FLOPs and time differ and stand beside.",
@@ -473,7 +475,10 @@ def build_architectures(folder: str | os.PathLike, settings: dict[str, Any]) -> 
         _hand(folder, "architectures"),
     ]
     write_text(folder / "architectures.md", "\n\n".join(p for p in parts if p) + "\n")
-    write_json(folder / "architectures.json", {"parameters held": comparisons, "flops held": flops_comparisons})
+    write_json(
+        folder / "architectures.json",
+        {"summary": summary, "parameters held": comparisons, "flops held": flops_comparisons},
+    )
     draw(
         "architectures",
         folder / "figures",
@@ -627,6 +632,8 @@ def build_interpretability(folder: str | os.PathLike) -> None:
         _hand(folder, "interpretability"),
     ]
     write_text(folder / "interpretability.md", "\n\n".join(p for p in parts if p) + "\n")
+    verdicts = {name: test["verdict"] for name, test in tests.items()}
+    write_json(folder / "interpretability.json", {"summary": sentence, "verdicts": verdicts})
     draw("interpretability", folder / "figures", lambda: _tests_figure(tests))
 
 

@@ -77,6 +77,24 @@ def claims_of_language(folder: str | os.PathLike, question: str) -> list[Claim]:
     return found
 
 
+PHASES = {
+    "representation": "phase 1, does a Clifford table beat shuffled signs?",
+    "components": "phase 2, one component of a Transformer at a time",
+    "architectures": "phase 3, feed-forward maps at equal parameters",
+    "interpretability": "phase 4, do the grades mean something?",
+}
+
+
+def claims_of_algebra(folder: str | os.PathLike, question: str) -> list[Claim]:
+    """Claims of the algebra study in `folder`: each phase's sentence, or that it has not been run."""
+    folder, found = Path(folder), []
+    for phase, asked in PHASES.items():
+        path = folder / f"{phase}.json"
+        status, figure = ("measured", read_json(path)["summary"]) if path.is_file() else ("not run", "-")
+        found.append(Claim(f"{question}, {asked}", status, figure, f"`{folder}/{phase}.md`"))
+    return found
+
+
 def claims_table(claims: Iterable[Claim]) -> str:
     """Markdown table of claims."""
     lines = [[c.claim, c.status, c.figure, c.where] for c in claims]
