@@ -656,7 +656,8 @@ def _tests_figure(tests: dict[str, Any]):
         ax.grid(axis="x", visible=False)
     left, right = bottom.subplots(1, 2)
     for ax, name in ((left, "composition"), (right, "intervention")):
-        for kind, points in tests[name]["curve"].items():
+        for kind in (k for k in kinds if k in tests[name]["curve"]):
+            points = tests[name]["curve"][kind]
             x = sorted(points, key=float)
             x = [g for g in x if not (name == "intervention" and float(g) == 1)]
             low, middle, high = np.quantile([points[g] for g in x], (0, 0.5, 1), axis=1)
