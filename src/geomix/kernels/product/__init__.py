@@ -124,10 +124,13 @@ class _Bilinear(torch.autograd.Function):
 _TABLES: dict[str, SignedTriplets] = {}
 
 
-@torch.compiler.assume_constant_result
 def _register(table: SignedTriplets) -> str:
     _TABLES[table.key] = table
     return table.key
+
+
+# what torch.compiler.assume_constant_result does, without importing the compiler: over a second in every process
+_register._dynamo_marked_constant = True
 
 
 @torch.library.custom_op("geomix::bilinear", mutates_args=())
