@@ -43,11 +43,11 @@ def run(arguments: argparse.Namespace) -> None:
     print(text)
     write_text(arguments.out / "espnet.md", text)
     rows = [
-        f"{track},{number},{seconds:.4f},{arguments.utterances * arguments.seconds / seconds:.2f}"
+        f"{track},{number},{seconds:.4f},{cpu:.4f},{arguments.utterances * arguments.seconds / seconds:.2f}"
         for track, values in found["tracks"].items()
-        for number, seconds in enumerate(values["seconds"])
+        for number, (seconds, cpu) in enumerate(zip(values["seconds"], values["cpu_seconds"], strict=True))
     ]
-    write_text(arguments.out / "espnet.csv", "\n".join(["track,round,seconds,audio_s_per_s", *rows]) + "\n")
+    write_text(arguments.out / "espnet.csv", "\n".join(["track,round,seconds,cpu_seconds,audio_s_per_s", *rows]) + "\n")
 
 
 def describe(found: dict[str, Any], arm: str, utterances: int, seconds: float) -> str:
@@ -62,17 +62,17 @@ def describe(found: dict[str, Any], arm: str, utterances: int, seconds: float) -
         f"on {found['device']}; torch {found['packages']['torch']}, ESPnet {found['espnet']}. The machine multiplies matrices at "
         f"{rate['value'] / 1e9:.0f} GFLOP/s ({rate['source']}, 1,024 squared). Made by `geomix bench espnet`.",
         "",
-        "| track | step, s (median, least to most) | audio-s/s | share of the matrix-product rate |",
-        "| --- | ---: | ---: | ---: |",
+        "| track | step, s (median, least to most) | audio-s/s | processor time, s | share of the matrix-product rate |",
+        "| --- | ---: | ---: | ---: | ---: |",
     ]
     for track, values in found["tracks"].items():
         times = values["seconds"]
         lines.append(
-            f"| {track} | {statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f}) | {values['audio_s_per_s']:.1f} | {100 * values['share_of_rate']:.0f} % |"
+            f"| {track} | {statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f}) | {values['audio_s_per_s']:.1f} | {statistics.median(values['cpu_seconds']):.2f} | {100 * values['share_of_rate']:.0f} % |"
         )
     lines += [
         "",
-        f"The own track is {found['ratio']:.2f} times as fast (median over rounds of ESPnet's time over ours).",
+        f"The own track is {found['ratio']:.2f} times as fast, {found['cpu_ratio']:.2f} times by processor time (medians over rounds of ESPnet's time over ours).",
         "",
     ]
     for track, values in found["tracks"].items():
