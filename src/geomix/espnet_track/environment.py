@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -61,7 +62,13 @@ def run_step(
         }
         command = [str(espnet_python()), "-m", "geomix.espnet_track.run", str(question), str(answer)]
         process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            preexec_fn=_die_with_parent,
         )
         kept: deque[str] = deque(maxlen=60)
         file = open(log, "a", encoding="utf-8") if log else contextlib.nullcontext()
@@ -83,6 +90,12 @@ def run_step(
             sentence = last.removeprefix("geomix: ") if last.startswith("geomix: ") else f"ended with {code}: {last}"
             raise UserError(f"ESPnet's {step}: {sentence}" + (f" (more in {log})" if log else ""))
         return json.loads(answer.read_text(encoding="utf-8"))
+
+
+def _die_with_parent() -> None:
+    """Have the kernel (Linux) kill this process with its parent, whose death frees the lock on the state folder."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 @contextlib.contextmanager
