@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ def run(arguments: argparse.Namespace) -> None:
         "rounds": arguments.rounds,
         "profile": arguments.operations,
     }
-    found = run_step("speed", request, threads=arguments.threads)
+    load = os.getloadavg()[0]
+    found = run_step("speed", request, threads=arguments.threads) | {"load": load}
     text = describe(found, arguments.arm, arguments.utterances, arguments.seconds)
     print(text)
     write_text(arguments.out / "espnet.md", text)
@@ -60,7 +62,7 @@ def describe(found: dict[str, Any], arm: str, utterances: int, seconds: float) -
         "",
         f"{found['parameters']:,} parameters, fp32, {utterances} utterances of {seconds:g} s, {found['threads']} threads, one process, by turns, "
         f"on {found['device']}; torch {found['packages']['torch']}, ESPnet {found['espnet']}. The machine multiplies matrices at "
-        f"{rate['value'] / 1e9:.0f} GFLOP/s ({rate['source']}, 1,024 squared). Made by `geomix bench espnet`.",
+        f"{rate['value'] / 1e9:.0f} GFLOP/s ({rate['source']}, 1,024 squared). The machine's load was {found['load']:.1f} when this began. Made by `geomix bench espnet`.",
         "",
         "| track | step, s (median, least to most) | audio-s/s | processor time, s | share of the matrix-product rate |",
         "| --- | ---: | ---: | ---: | ---: |",
