@@ -60,7 +60,7 @@ def describe(found: dict[str, Any], arm: str, utterances: int, seconds: float) -
     lines = [
         f"# A training step of {arm} in both tracks",
         "",
-        f"{found['parameters']:,} parameters, fp32, {utterances} utterances of {seconds:g} s, {found['threads']} threads, one process, by turns, "
+        f"{found['parameters']:,} parameters, fp32, {utterances} utterances of {seconds:g} s, {found['threads']} thread(s), one process, by turns, "
         f"on {found['device']}; torch {found['packages']['torch']}, ESPnet {found['espnet']}. The machine multiplies matrices at "
         f"{rate['value'] / 1e9:.0f} GFLOP/s ({rate['source']}, 1,024 squared). The machine's load was {found['load']:.1f} when this began. Made by `geomix bench espnet`.",
         "",
