@@ -47,7 +47,7 @@ def machine_line(records: Iterable[dict[str, Any]]) -> str:
     commits = sorted({(r["commit"] or "unknown")[:10] + (" (dirty)" if r["dirty"] else "") for r in records})
     seconds = sum(r["cpu_seconds"] for r in records)
     return (
-        f"{len(records)} jobs, {seconds / 60:.1f} CPU-minutes in all on one thread of {records[0]['cpu']}; torch "
+        f"{len(records)} job{'s' if len(records) > 1 else ''}, {seconds / 60:.1f} CPU-minutes in all on one thread of {records[0]['cpu']}; torch "
         f"{records[0]['packages'].get('torch', '-')}; commit {', '.join(commits)}; finished {max(r['finished'] for r in records)[:16]} UTC."
     )
 
