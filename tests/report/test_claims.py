@@ -21,7 +21,8 @@ def test_claims_follow_the_records(tmp_path):
     entry = next(e for e in read_json(run / "comparisons.json") if e["planned"] and e["set"] == "test")
     assert measured[1].claim == "small study: grassmann against attention on test (own)"
     assert measured[1].figure.startswith(
-        f"{entry['difference']:+.2f} points [{entry['low']:+.2f}, {entry['high']:+.2f}], 1 seed, "
+        f"{entry['difference']:+.2f} points [{entry['low']:+.2f}, {entry['high']:+.2f}], "
+        f"t [{entry['t_low']:+.2f}, {entry['t_high']:+.2f}], 1 seed, "
     )
 
     text = claims_table(

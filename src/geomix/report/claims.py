@@ -49,7 +49,8 @@ def claims_of_run(folder: str | os.PathLike, question: str) -> list[Claim]:
                 verdict = {"a better": f"{e['a']} better", "b better": f"{e['b']} better"}.get(
                     e["verdict"], e["verdict"]
                 )
-                figure = f"{e['difference']:+.2f} points {interval_text(e['low'], e['high'])}, {seeds}: {verdict}"
+                intervals = f"{interval_text(e['low'], e['high'])}, t {interval_text(e['t_low'], e['t_high'])}"
+                figure = f"{e['difference']:+.2f} points {intervals}, {seeds}: {verdict}"
                 claim = f"{question}: {e['a']} against {e['b']} on {e['set']} ({e['track']})"
                 found.append(Claim(claim, "measured", figure, f"`{folder}/tables.md`"))
     else:
