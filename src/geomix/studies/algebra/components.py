@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from geomix.algebra import Algebra
 from geomix.models.multivector import replace_component
 from geomix.models.transformer_lm import TransformerLM
 from geomix.studies.algebra.language_models import attention_macs, train_language_arm
@@ -20,6 +21,7 @@ COMPONENTS = {
     "embeddings_graded": "the same, with the article's initialisation (section 6.3): grades above 0 start at a tenth",
     "qk": "attention scores are <q ~k>_0 with a learned temperature per head and grade",
     "positions": "rotors R M ~R turn queries and keys; the learned position table is dropped",
+    "rope": "the control of `positions`: the same in Cl(2) on vectors, which is rotary position embedding (RoPE) with learned rates",
     "values": "values pass through v -> A v B, a learned sandwich per head and channel",
 }
 HIGHER_GRADES = 0.1
@@ -29,6 +31,9 @@ def change_component(arm: str, model: TransformerLM, seed: int) -> None:
     """Replace an arm's component in place."""
     seed_all(seed, "component", arm)
     if arm == "scalar":
+        return
+    if arm == "rope":
+        replace_component(model, "positions", Algebra(2, grades=(1,)))
         return
     replace_component(model, arm.removesuffix("_graded"))
     if arm == "embeddings_graded":
@@ -40,10 +45,10 @@ def change_component(arm: str, model: TransformerLM, seed: int) -> None:
 
 
 def component_macs(arm: str, model: TransformerLM) -> float:
-    """Multiply-adds a token: rotors turn q and k, and the sandwich v, by one 8 x 8 matrix a channel."""
+    """Multiply-adds a token: rotors turn q and k, and the sandwich v, by one matrix of the algebra's size a channel."""
     config = model.config
     ff = config.blocks * 2 * config.width * config.ff_dim
-    extra = {"positions": 2, "values": 1}.get(arm, 0) * config.blocks * config.width * 8
+    extra = {"positions": 2 * 8, "rope": 2 * 2, "values": 8}.get(arm, 0) * config.blocks * config.width
     return attention_macs(model) + ff + extra
 
 
