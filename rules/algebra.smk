@@ -3,6 +3,7 @@
 from geomix.studies.algebra.settings import (
     INSPECTED_ARMS,
     INSPECTED_TASKS,
+    TASKS,
     arms_of,
     check_algebra,
     job_settings,
@@ -43,6 +44,8 @@ rule algebra_job:
         f"{ALG_RUN}/representation/{{task}}/{{arm}}.json",
     log:
         f"{ALG_LOGS}/representation/{{task}}/{{arm}}.log",
+    wildcard_constraints:
+        task="|".join(TASKS),
     threads: 1
     params:
         settings=lambda wildcards: job_settings(ALG_PHASE1, wildcards.task, wildcards.arm),

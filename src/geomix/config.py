@@ -96,6 +96,17 @@ def validate_config(config: dict[str, Any], schema: str | os.PathLike | None = N
                 raise UserError(
                     f"config: gate.targets names {target['set']!r}, which is not an evaluation set: {_suggest(target['set'], sets)}"
                 )
+    rows = [
+        name + ("-ctc" if head == "ctc" else "")
+        for name, checkpoint in config.get("granite", {}).get("checkpoints", {}).items()
+        for head in checkpoint["heads"]
+    ]
+    if repeated := [row for row in rows if rows.count(row) > 1]:
+        raise UserError(
+            f"config: granite.checkpoints has two rows named {repeated[0]!r} (a CTC head's row ends in -ctc): rename one"
+        )
+    if config.get("algebra", {}).get("run") == config["run"]:
+        raise UserError(f"config: run and algebra.run are both {config['run']!r}: give them different names")
     if arms[config["gate"]["arm"]].get("gated"):
         raise UserError(f"config: arms.{config['gate']['arm']}.gated: the gate's own arm cannot wait for the gate")
 

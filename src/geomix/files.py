@@ -66,12 +66,19 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n")
 
 
-def read_json(path: str | os.PathLike) -> Any:
-    """Read JSON, or raise a `UserError` that names the file."""
+def read_json(path: str | os.PathLike, *keys: str) -> Any:
+    """Read JSON, or raise a `UserError` that names the file; with `keys`, an object that has them, or a list of such objects."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+        for item in value if isinstance(value, list) else [value]:
+            lacking = [key for key in keys if not isinstance(item, dict) or key not in item]
+            if lacking:
+                raise UserError(f"{path}: has no {lacking[0]!r}: remove it and run the step that makes it again")
+        return value
+    except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: a folder where a file is expected") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not valid JSON ({error}); remove it and run the step that makes it again") from None
 

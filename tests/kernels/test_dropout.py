@@ -36,3 +36,10 @@ def test_identity_in_eval_mode_and_at_zero():
 def test_dtypes_are_kept():
     for dtype in (torch.float64, torch.bfloat16):
         assert dropout(torch.ones(5, dtype=dtype), 0.1).dtype == dtype
+
+
+def test_one_drops_everything_and_no_other_number_is_a_probability():
+    assert not dropout(torch.ones(3, 5), 1.0).any()
+    for p in (-0.1, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="from 0 to 1"):
+            dropout(torch.ones(3), p)

@@ -84,7 +84,11 @@ def test_a_published_checkpoint_decoded_here_is_a_reference_row(run):
     assert re.search(rf"\| granite \(reference\) \| tiny-ctc \| 12,345 \| - \|.*{rate:.2f} \[", text)
     assert "- tiny-ctc: reference: published checkpoint" in text
     assert not [e for e in read_json(run / "comparisons.json") if "tiny-ctc" in (e["a"], e["b"])]
-    (place / "score" / "test.tsv").unlink()
+    path = place / "score" / "test.tsv"
+    path.write_text("\n".join(path.read_text().splitlines()[:9]) + "\n")
+    with pytest.raises(UserError, match=r"test.tsv: has \d+ reference words, its .json \d+"):
+        build_report(run)
+    path.unlink()
     with pytest.raises(UserError, match=r"tiny-ctc/seed0/score/test.tsv: no such file, and the reference row"):
         build_report(run)
 

@@ -18,6 +18,8 @@ def depthwise_conv(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         weight: (channels, 1, kernel), as of a Conv1d with as many groups as channels.
         bias: (channels,).
     """
+    if weight.shape[-1] % 2 == 0:
+        raise ValueError(f"kernel of {weight.shape[-1]} frames: choose an odd one, whose middle is the frame itself")
     if x.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
         return _DepthwiseConv.apply(x, weight, bias)
     return _convolve(x, weight, bias)

@@ -13,8 +13,12 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     On a CPU, p is rounded to a multiple of 2^-16 (0.1 becomes 0.100006, and the scale follows), and the draws come from
     torch's generator, 16 bits each: the same state gives the same mask. Elsewhere this is torch's.
     """
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout probability {p}: choose one from 0 to 1")
     if not training or p == 0:
         return x
+    if round(p * 65536) == 65536:
+        return x * 0
     if x.device.type != "cpu":
         return F.dropout(x, p)
     keep, scale = keep_mask(x, p)

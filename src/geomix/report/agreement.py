@@ -26,7 +26,7 @@ def has_tracks(study: Study) -> bool:
 def read_checks(study: Study) -> list[dict[str, Any]]:
     """Entries of agreement.json: check, about, value, bound, passed; [] where there is none."""
     path = study.folder / "agreement.json"
-    return read_json(path)["checks"] if path.is_file() else []
+    return read_json(path, "checks")["checks"] if path.is_file() else []
 
 
 def checks_table(study: Study) -> Table:

@@ -31,9 +31,10 @@ def build_report(folder: str | os.PathLike, out: str | os.PathLike | None = None
     parity_path, path = study.folder / "parity.json", study.folder / "comparisons.json"
     if partial:
         comparisons = compare_study(folder, partial=True, write=False)
-        parity = read_json(parity_path) if parity_path.is_file() else None
+        parity = read_json(parity_path, "sentence", "passed") if parity_path.is_file() else None
     else:
-        comparisons, parity = read_json(path), read_json(parity_path)
+        comparisons = read_json(path, "a", "b", "set", "track", "difference", "planned")
+        parity = read_json(parity_path, "sentence", "passed")
     references = reference_rows(
         study.folder / "granite", study.sets, resamples=study.resamples, seed=study.seed, partial=partial
     )

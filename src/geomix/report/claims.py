@@ -33,7 +33,7 @@ def claims_of_run(folder: str | os.PathLike, question: str) -> list[Claim]:
         return [Claim(question, "not run", "-", f"`{folder}`")]
     study, found = Study.read(folder), []
     if (folder / "parity.json").is_file():
-        parity = read_json(folder / "parity.json")
+        parity = read_json(folder / "parity.json", "sentence")
         found.append(
             Claim(
                 f"{question}: the baseline reaches its target",
@@ -43,7 +43,7 @@ def claims_of_run(folder: str | os.PathLike, question: str) -> list[Claim]:
             )
         )
     if (folder / "comparisons.json").is_file():
-        for e in read_json(folder / "comparisons.json"):
+        for e in read_json(folder / "comparisons.json", "a", "b", "set", "planned", "verdict"):
             if e["planned"] and e["set"] in study.test_sets:
                 seeds = f"{e['seeds_a']} seed{'s' if e['seeds_a'] > 1 else ''}, {e['speakers']} speakers"
                 verdict = {"a better": f"{e['a']} better", "b better": f"{e['b']} better"}.get(
@@ -66,9 +66,9 @@ def claims_of_language(folder: str | os.PathLike, question: str) -> list[Claim]:
     folder = Path(folder)
     if not (folder / "comparisons.json").is_file():
         return [Claim(question, "not run", "-", f"`{folder}`")]
-    parity = read_json(folder / "parity.json")
+    parity = read_json(folder / "parity.json", "sentence")
     found = [Claim(f"{question}: the baseline", "measured", parity["sentence"], f"`{folder}/parity.json`")]
-    for e in read_json(folder / "comparisons.json"):
+    for e in read_json(folder / "comparisons.json", "a", "b", "set", "planned", "verdict"):
         if e["planned"] and e["set"] == "test":
             interval = f" [{e['low']:.3f}, {e['high']:.3f}]" if "low" in e else ""
             figure = (
@@ -91,7 +91,7 @@ def claims_of_algebra(folder: str | os.PathLike, question: str) -> list[Claim]:
     folder, found = Path(folder), []
     for phase, asked in PHASES.items():
         path = folder / f"{phase}.json"
-        status, figure = ("measured", read_json(path)["summary"]) if path.is_file() else ("not run", "-")
+        status, figure = ("measured", read_json(path, "summary")["summary"]) if path.is_file() else ("not run", "-")
         found.append(Claim(f"{question}, {asked}", status, figure, f"`{folder}/{phase}.md`"))
     return found
 

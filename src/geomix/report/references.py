@@ -35,16 +35,21 @@ def reference_rows(
         arms = sorted(path.parent.parent.name for path in folder.glob("*/seed0/record.json"))
     for arm in arms:
         place = folder / arm / "seed0"
-        record = read_json(place / "record.json")
+        record = read_json(place / "record.json", "corpus", "parameters", "note", "head")
         for name in sets:
             path = place / "score" / f"{name}.tsv"
-            if not path.is_file():
+            if not (path.is_file() and path.with_suffix(".json").is_file()):
                 if partial:
                     continue
                 raise UserError(
                     f"{path}: no such file, and the reference row of {arm} needs it: run `snakemake granite`"
                 )
-            score, totals = read_score(path), read_json(path.with_suffix(".json"))
+            score, totals = read_score(path), read_json(path.with_suffix(".json"), "normaliser", "words")
+            if score.words.reference != totals["words"]["reference"] or not score.words.reference:
+                raise UserError(
+                    f"{path}: has {score.words.reference} reference words, its .json {totals['words']['reference']}: "
+                    "remove both and run `snakemake granite` again"
+                )
             errors, words = by_speaker([score], [str(path)])
             rate = bootstrap_rate(errors, words, resamples=resamples, seed=seed)
             rows.append(

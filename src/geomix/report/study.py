@@ -119,7 +119,7 @@ class Trained:
     @cached_property
     def record(self) -> dict[str, Any]:
         """The run record; absent is a `UserError`."""
-        return read_json(self.folder / "record.json")
+        return read_json(self.folder / "record.json", "parameters")
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:

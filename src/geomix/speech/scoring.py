@@ -220,7 +220,7 @@ def read_utt2spk(path: str | os.PathLike) -> dict[str, str]:
 def _read_table(path: str | os.PathLike, form: str) -> dict[str, str]:
     table: dict[str, str] = {}
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:  # some editors put a byte-order mark before the first id
             for number, line in enumerate(file, 1):
                 key, _, value = line.strip().replace("\t", " ", 1).partition(" ")
                 if key in table:
@@ -256,6 +256,8 @@ def read_score(tsv_path: str | os.PathLike) -> Score:
         header, *lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file: score this set first") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not UTF-8 text: score this set again") from None
     if tuple(header.split("\t")) != TSV_HEADER:
         raise UserError(f"{path}: its header is not `{' '.join(TSV_HEADER)}`: score this set again")
     rows = []

@@ -44,9 +44,11 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             try:
-                lines.append(json.loads(line))
+                value = json.loads(line)
             except json.JSONDecodeError:
                 continue
+            if isinstance(value, dict):
+                lines.append(value)
     return lines
 
 
