@@ -55,10 +55,16 @@ class LanguageStudy:
         return [record["perplexity"][split][average] for record in self.records[arm]]
 
     @property
+    def comparable(self) -> bool:
+        """Whether the published perplexities, which are of raw WikiText-2, belong beside these."""
+        corpus = self.settings["corpus"]
+        return (corpus["kind"], corpus.get("version")) == ("wikitext", "raw")
+
+    @property
     def mark(self) -> str:
         """What must stand on every table of this study, or nothing."""
-        corpus, marks = self.settings["corpus"], []
-        if (corpus["kind"], corpus.get("version")) != ("wikitext", "raw"):
+        marks = []
+        if not self.comparable:
             marks.append("not comparable with raw WikiText-2")
         path = self.folder / "parity.json"
         if path.is_file() and read_json(path)["anchor"] is None:
@@ -297,7 +303,7 @@ def draw_figures(study: LanguageStudy, folder: Path) -> list[str]:
             if figure is None:
                 continue
             if study.mark:
-                figure.text(0.995, 0.005, study.mark, ha="right", va="bottom", color="#B00000", fontsize=8)
+                figure.text(0.995, 0.985, study.mark, ha="right", va="top", color="#B00000", fontsize=8)
             for form, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
                 with atomic_path(folder / f"{name}.{form}") as path:
                     figure.savefig(path, format=form, metadata=metadata)
@@ -328,13 +334,14 @@ def _perplexity(study: LanguageStudy):
             ax.plot(values, [y] * len(values), ls="", ms=6, alpha=0.6, **looks[arm])
             ax.plot([statistics.fmean(values)] * 2, [y - 0.3, y + 0.3], color=looks[arm]["color"], lw=2)
         for reference in study.settings["references"]:
-            if split in reference:
+            if split in reference and study.comparable:
                 ax.axvline(reference[split], color="#808080", lw=0.8, ls=(0, (2, 3)))
         ax.set_xlabel(f"{title} perplexity")
         ax.grid(axis="y", visible=False)
     axes[0, 0].set_yticks(range(len(arms)), arms)
     axes[0, 0].invert_yaxis()
-    figure.suptitle("Perplexity: a mark a seed, a bar the mean; dotted: published", x=0.01, ha="left", fontsize=11)
+    dotted = "; dotted: published" if study.comparable else ""
+    figure.suptitle(f"Perplexity: a mark a seed, a bar the mean{dotted}", x=0.01, ha="left", fontsize=11)
     return figure
 
 
