@@ -466,7 +466,7 @@ def test_a_demo_shard_is_the_same_bit_for_bit_in_each_process(tmp_path):
             samples, rate = soundfile.read(tmp_path / "a" / name)
             assert rate == 16_000 and 1 < len(samples) / rate < 15
             levels.append(20 * np.log10(np.abs(samples).max()))
-    assert max(levels) - min(levels) > 6, "levels vary"
+    assert max(levels) - min(levels) > 4, "levels vary"
 
 
 @pytest.mark.parametrize("snr_db", [0.0, 20.0])

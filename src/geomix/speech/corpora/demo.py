@@ -50,7 +50,7 @@ def read_split(corpus: dict, split: str, out: Path) -> list[Recording]:
     low, high = corpus.get("snr_db", (20, 40))
     settings = {
         "kind": "demo",
-        "version": 5,
+        "version": 6,
         "seed": int(corpus.get("seed", 0)),
         "minutes": {
             "train": float(corpus.get("minutes", 52)),
@@ -112,7 +112,7 @@ def _outdoors(speech: np.ndarray, snr_db: float, random: np.random.Generator) ->
     """Speech with some silence around it, noise at `snr_db` that rises and falls like the sea, and a random level."""
     from scipy.signal import lfilter
 
-    before, after = (int(seconds * SAMPLE_RATE) for seconds in random.uniform(0.05, 0.3, 2))
+    before, after = (int(seconds * SAMPLE_RATE) for seconds in random.uniform(0.05, 0.2, 2))
     waveform = np.concatenate([np.zeros(before), speech, np.zeros(after)])
     time = np.arange(len(waveform)) / SAMPLE_RATE
     pole = random.uniform(0, 0.97)  # from white noise to a low rumble
@@ -168,8 +168,11 @@ class _Synthesiser:
         failed = self._library.espeak_Synth(content, len(content) + 1, 0, 0, 0, self._UTF8, None, None)
         if failed or not self._chunks:
             raise UserError(f"{text!r}: espeak-ng said nothing (status {failed}): install espeakng-loader 0.2.4")
+        samples = np.concatenate(self._chunks)
+        spoken = np.flatnonzero(np.abs(samples.astype(np.int32)) > 64)  # espeak ends each sentence with a pause
+        samples = samples[spoken[0] : spoken[-1] + 1]
         divisor = np.gcd(SAMPLE_RATE, self._rate)
-        return resample_poly(np.concatenate(self._chunks) / 32768, SAMPLE_RATE // divisor, self._rate // divisor)
+        return resample_poly(samples / 32768, SAMPLE_RATE // divisor, self._rate // divisor)
 
 
 if __name__ == "__main__":
