@@ -245,6 +245,7 @@ def _pairs(results: Results) -> Figure | None:
     figure, axes = _figure(len(arms), 2, 9.5, 0.5 + 2.5 * len(arms), sharex=True)
     for row, ((track, arm), t) in zip(axes, arms.items(), strict=True):
         colour = _look(results, arm)["color"]
+        ends = []
         for when, shade in (("start", "#8A8A8A"), ("end", colour)):
             blocks = t.diagnostics[when]
             x = [block.get("block", i) + 1 for i, block in enumerate(blocks)]
@@ -257,11 +258,13 @@ def _pairs(results: Results) -> Figure | None:
             row[0].plot(x, sine["0.5"], color=shade, marker="o", ms=4, lw=1.6)
             gate = _values(block.get("mean_gate") for block in blocks)
             row[1].plot(x, gate, color=shade, marker="o", ms=4, lw=1.6)
-            for ax, values in ((row[0], sine["0.5"]), (row[1], gate)):
-                up = when == "end"
+            ends.append((when, shade, x[-1], sine["0.5"][-1], gate[-1]))
+        for ax, column in zip(row, (3, 4), strict=True):
+            # the upper label stands on its line's end and the lower one hangs from its, so that they never overlap
+            for place, end in zip(("top", "bottom"), sorted(ends, key=lambda e: e[column]), strict=True):
                 ax.annotate(
-                    "after training" if up else "at the start", (x[-1], values[-1]), (6, 0), textcoords="offset points",
-                    color=shade, va="bottom" if up else "top", annotation_clip=False,
+                    "after training" if end[0] == "end" else "at the start", (end[2], end[column]), (6, 0),
+                    textcoords="offset points", color=end[1], va=place, annotation_clip=False,
                 )  # fmt: skip
         row[0].set_title(f"{_label(results, track, arm)}, seed {t.seed}")
         row[0].set_ylabel("sine between partners")
