@@ -157,38 +157,43 @@ def test_stopped_during_dev_evaluation_it_resumes_to_the_same_bits(undisturbed, 
     assert kept(tmp_path) == undisturbed[0]
 
 
-def _nothing():
-    pass
-
-
 def _child(folder):
     # a save after every batch, so that kills fall into saves too; slow batches, so that no kill comes too late
     task = Task(spoil=lambda *_: time.sleep(0.05))
+    (folder / "begun").touch()
     trainer(folder, task, save_minutes=1e-9).run()
     (folder / "finished").touch()
 
 
-def test_killed_at_random_moments_it_ends_with_the_same_bits(undisturbed, tmp_path):
+def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path):
     """SIGKILL, which nothing can catch, at twelve random moments, saves among them."""
-    moments = random.Random(0)
-    # forked from a process that has imported everything and has no threads: a fork of this one may hang in a lock
+    # forked from a process that has imported everything and has no threads: a fork of this one may hang in a lock, and
+    # carries what earlier tests left in it
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    ready = context.Process(target=_nothing)
-    ready.start()
-    ready.join()
-    kills = 0
-    while not (tmp_path / "finished").exists():
-        process = context.Process(target=_child, args=(tmp_path,))
+
+    def start(folder):
+        folder.mkdir(exist_ok=True)
+        (folder / "begun").unlink(missing_ok=True)
+        process = context.Process(target=_child, args=(folder,))
         process.start()
+        while not (folder / "begun").exists() and process.is_alive():
+            time.sleep(0.002)
+        return process
+
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    start(whole).join()
+    moments, kills = random.Random(0), 0
+    while not (broken / "finished").exists():
+        process = start(broken)
         process.join(moments.uniform(0.02, 0.25) if kills < 12 else 60)
         if process.is_alive():
             process.kill()
             process.join()
             kills += 1
     assert kills >= 5
-    assert kept(tmp_path) == undisturbed[0]
-    assert steps(tmp_path) == undisturbed[1]
+    assert len(kept(whole)) == 2 and kept(broken) == kept(whole)
+    assert steps(broken) == steps(whole)
 
 
 def test_a_damaged_checkpoint_costs_one_interval(undisturbed, tmp_path, capsys):
