@@ -29,25 +29,25 @@ env: .venv/.run-stamp ## the pinned environment, in .venv
 	$(BIN)/pip install --quiet --requirement requirements-test.txt
 	@touch $@
 
-# transformers 4.57.1, the peer of Granite Speech: an environment of its own over .venv's torch (seconds, 100 MB)
+# an environment of its own over .venv's packages: $(call over_venv,FOLDER,PIP OPTIONS)
+define over_venv
+test -x $(1)/bin/python || $(BIN)/python -m venv --without-pip $(1)
+echo "import site; site.addsitedir('$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')')" \
+  > "$$($(1)/bin/python -c 'import site; print(site.getsitepackages()[0])')/main-environment.pth"
+$(BIN)/pip --python $(1)/bin/python install --quiet --no-deps $(2)
+@touch $(1)/.stamp
+endef
+
 .venv-peer/.stamp: requirements-peer.txt .venv/.test-stamp
-	@echo "== making .venv-peer: transformers 4.57.1 beside .venv's torch"
-	test -x .venv-peer/bin/python || $(BIN)/python -m venv --without-pip .venv-peer
-	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')')" \
-	  > "$$(.venv-peer/bin/python -c 'import site; print(site.getsitepackages()[0])')/main-environment.pth"
-	$(BIN)/pip --python .venv-peer/bin/python install --quiet --no-deps --requirement requirements-peer.txt
-	@touch $@
+	@echo "== making .venv-peer: transformers 4.57.1 beside .venv's torch (seconds, 100 MB)"
+	$(call over_venv,.venv-peer,--requirement requirements-peer.txt)
 
 espnet: .venv-espnet/.stamp ## ESPnet 202611, unpatched, for the track espnet, in .venv-espnet
 
-# over .venv's torch, as .venv-peer; --ignore-requires-python: ESPnet asks for 3.12 and runs on 3.11
+# --ignore-requires-python: ESPnet asks for 3.12 and runs on 3.11
 .venv-espnet/.stamp: requirements-espnet.txt .venv/.run-stamp
 	@echo "== making .venv-espnet: ESPnet 202611 beside .venv's torch (half a minute, 400 MB)"
-	test -x .venv-espnet/bin/python || $(BIN)/python -m venv --without-pip .venv-espnet
-	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')')" \
-	  > "$$(.venv-espnet/bin/python -c 'import site; print(site.getsitepackages()[0])')/main-environment.pth"
-	$(BIN)/pip --python .venv-espnet/bin/python install --quiet --no-deps --ignore-requires-python --requirement requirements-espnet.txt
-	@touch $@
+	$(call over_venv,.venv-espnet,--ignore-requires-python --requirement requirements-espnet.txt)
 
 demo: .venv/.run-stamp ## train, decode, score and compare four arms on a built-in speech corpus (minutes on 2 cores)
 	@echo "== demo: synthesise a small speech corpus, train four arms, decode, score, compare"

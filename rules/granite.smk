@@ -3,13 +3,10 @@
 
 import re
 
+from geomix.config import granite_rows
+
 GRANITE = config["granite"]
-# an arm of the reference rows: the checkpoint's name, with -ctc behind it for the CTC head alone
-GRANITE_ARMS = {
-    name + ("-ctc" if head == "ctc" else ""): {"checkpoint": name, "head": head}
-    for name, checkpoint in GRANITE["checkpoints"].items()
-    for head in checkpoint["heads"]
-}
+GRANITE_ARMS = {row: {"checkpoint": checkpoint, "head": head} for row, checkpoint, head in granite_rows(config)}
 GRANITE_ARM = f"{RUN}/granite/{{reference}}/seed0"
 
 

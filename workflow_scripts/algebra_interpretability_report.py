@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from geomix.errors import exit_with_sentence
-from geomix.report.algebra import build_interpretability
+from geomix.report.algebra.interpretability import build_interpretability
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from geomix.errors import exit_with_sentence
-from geomix.report.algebra import build_architectures, build_components
+from geomix.report.algebra.models import build_architectures, build_components
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):

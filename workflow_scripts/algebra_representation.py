@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from geomix.errors import exit_with_sentence
-from geomix.report.algebra import build_representation
+from geomix.report.algebra.representation import build_representation
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):

@@ -13,15 +13,7 @@ if __name__ == "__main__":
             params.settings,
             snakemake.wildcards.arm,
             params.seeds,
-            PreparedData(
-                corpus=Path(files.corpus),
-                train_manifest=Path(files.train_manifest),
-                train_features=[Path(path) for path in files.train_features],
-                dev_manifests=[Path(files.dev_manifest)],
-                dev_features=[Path(files.dev_features)],
-                normalisation=Path(files.normalisation),
-                tokenizer=Path(files.tokenizer).parent,
-            ),
+            PreparedData.of(files),
             dict(
                 zip(params.sets, zip(map(Path, files.manifests), map(Path, files.features), strict=True), strict=True)
             ),

@@ -8,7 +8,5 @@ from geomix.espnet_track.launch import average
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
-        data = EspnetData(
-            Path(snakemake.input.corpus), Path(snakemake.params.folder), Path(snakemake.input.tokens).parent
-        )
+        data = EspnetData.of(snakemake.input, snakemake.params.folder)
         average(Path(snakemake.input.epochs), data, Path(snakemake.output.model).parent)

@@ -1,14 +1,10 @@
 """Rule espnet_stats: ESPnet's collect-stats."""
 
-from pathlib import Path
-
 from geomix.errors import exit_with_sentence
 from geomix.espnet_track.data import EspnetData
 from geomix.espnet_track.launch import collect_stats
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
-        data = EspnetData(
-            Path(snakemake.input.corpus), Path(snakemake.params.folder), Path(snakemake.input.tokens).parent
-        )
+        data = EspnetData.of(snakemake.input, snakemake.params.folder)
         collect_stats(data, snakemake.params.mels, snakemake.threads)

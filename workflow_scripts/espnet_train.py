@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from geomix.config import about_training
 from geomix.errors import exit_with_sentence
 from geomix.espnet_track.data import EspnetData
 from geomix.espnet_track.launch import train
@@ -12,14 +13,8 @@ if __name__ == "__main__":
         files = snakemake.input
         train(
             read_json(files.settings),
-            EspnetData(Path(files.corpus), Path(snakemake.params.folder), Path(files.tokens).parent),
-            about={
-                "run": snakemake.config["run"],
-                "corpus": snakemake.config["corpus"]["name"],
-                "arm": snakemake.wildcards.arm,
-                "gated": snakemake.config["arms"][snakemake.wildcards.arm].get("gated"),
-                "unmatched": snakemake.config["arms"][snakemake.wildcards.arm].get("unmatched"),
-            },
+            EspnetData.of(files, snakemake.params.folder),
+            about=about_training(snakemake.config, snakemake.wildcards.arm),
             state_root=Path("state") / snakemake.config["run"],
             out=Path(snakemake.output.record).parent,
             dev_features=Path(files.dev_features),

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from geomix.config import about_training
 from geomix.errors import exit_with_sentence
 from geomix.files import read_json
 from geomix.speech.training_task import PreparedData, train_arm
@@ -11,22 +12,8 @@ if __name__ == "__main__":
         files = snakemake.input
         train_arm(
             read_json(files.settings),
-            PreparedData(
-                corpus=Path(files.corpus),
-                train_manifest=Path(files.train_manifest),
-                train_features=[Path(path) for path in files.train_features],
-                dev_manifests=[Path(files.dev_manifest)],
-                dev_features=[Path(files.dev_features)],
-                normalisation=Path(files.normalisation),
-                tokenizer=Path(files.tokenizer).parent,
-            ),
-            about={
-                "run": snakemake.config["run"],
-                "corpus": snakemake.config["corpus"]["name"],
-                "arm": snakemake.wildcards.arm,
-                "gated": snakemake.config["arms"][snakemake.wildcards.arm].get("gated"),
-                "unmatched": snakemake.config["arms"][snakemake.wildcards.arm].get("unmatched"),
-            },
+            PreparedData.of(files),
+            about=about_training(snakemake.config, snakemake.wildcards.arm),
             state_root=Path("state") / snakemake.config["run"],
             out=Path(snakemake.output.record).parent,
             threads=snakemake.threads,

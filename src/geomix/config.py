@@ -96,11 +96,7 @@ def validate_config(config: dict[str, Any], schema: str | os.PathLike | None = N
                 raise UserError(
                     f"config: gate.targets names {target['set']!r}, which is not an evaluation set: {_suggest(target['set'], sets)}"
                 )
-    rows = [
-        name + ("-ctc" if head == "ctc" else "")
-        for name, checkpoint in config.get("granite", {}).get("checkpoints", {}).items()
-        for head in checkpoint["heads"]
-    ]
+    rows = [row for row, _, _ in granite_rows(config)]
     if repeated := [row for row in rows if rows.count(row) > 1]:
         raise UserError(
             f"config: granite.checkpoints has two rows named {repeated[0]!r} (a CTC head's row ends in -ctc): rename one"
@@ -134,6 +130,26 @@ def _suggest(name: str, known: Any) -> str:
 def evaluation_sets(config: dict[str, Any]) -> list[str]:
     """Names of the sets that are decoded and scored, in the order of `corpus.test`."""
     return list(config["corpus"]["test"])
+
+
+def granite_rows(config: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """(row, checkpoint, head) of the reference rows: a row is named after its checkpoint, with -ctc behind it for the CTC head."""
+    return [
+        (name + ("-ctc" if head == "ctc" else ""), name, head)
+        for name, checkpoint in config.get("granite", {}).get("checkpoints", {}).items()
+        for head in checkpoint["heads"]
+    ]
+
+
+def about_training(config: dict[str, Any], arm: str) -> dict[str, Any]:
+    """What a run record says of a training of the speech study beside its settings."""
+    definition = config["arms"][arm]
+    return {
+        "run": config["run"],
+        "corpus": config["corpus"]["name"],
+        "arm": arm,
+        **{key: definition.get(key) for key in STUDY_ARM_KEYS},
+    }
 
 
 def seeds_of(study: dict[str, Any], track: str) -> list[int]:

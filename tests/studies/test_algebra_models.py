@@ -16,7 +16,7 @@ from geomix.studies.algebra.architectures import (
     table_of,
 )
 from geomix.studies.algebra.components import COMPONENTS, change_component
-from geomix.studies.algebra.costs import kept_bytes
+from geomix.studies.algebra.jobs import kept_bytes
 from geomix.training.seeding import seed_all
 
 CL3 = Algebra(3)

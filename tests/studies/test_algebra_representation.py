@@ -9,6 +9,7 @@ from geomix.algebra import Algebra
 from geomix.algebra.operations import product, sandwich_matrix
 from geomix.studies.algebra import arms, fixed_rotation, representation
 from geomix.studies.algebra.settings import ARMS
+from geomix.studies.algebra.tables import anticommuting, associator_norm, span_rank, tables_of
 from geomix.studies.algebra.tasks import POINTS, TASKS, plane_floors
 from geomix.studies.algebra.verdict import EARNS, TIE, decide
 
@@ -130,11 +131,11 @@ def test_counts_by_hand():
 
 def test_ranks_of_the_tables():
     """Spans of x -> (e_I x) e_J as published for the full algebras; random signs span nearly all; what a model can move in."""
-    span = lambda arm, n: arms.span_rank(arms.tables_of(arm, Algebra(n))[0].triplets)
+    span = lambda arm, n: span_rank(tables_of(arm, Algebra(n))[0].triplets)
     assert [span("clifford", n) for n in (1, 2, 3, 4)] == [2, 16, 32, 256]
     assert [span("all_plus", n) for n in (1, 2, 3, 4)] == [2, 4, 8, 16]
-    shuffled = [arms.span_rank(t.triplets) for t in arms.tables_of("shuffled", CL3, 8)]
-    assert min(shuffled) > 45 and len({t.triplets for t in arms.tables_of("shuffled", CL3, 8)}) == 8
+    shuffled = [span_rank(t.triplets) for t in tables_of("shuffled", CL3, 8)]
+    assert min(shuffled) > 45 and len({t.triplets for t in tables_of("shuffled", CL3, 8)}) == 8
     ranks = {
         a: representation.tangent_rank(arms.build(TASKS["orientation"], a, [0]))
         for a in ("clifford", "shuffled", "dense")
@@ -144,15 +145,15 @@ def test_ranks_of_the_tables():
 
 
 def test_what_is_logged_of_a_table():
-    true, plus = (arms.tables_of(a, CL3)[0].triplets for a in ("clifford", "all_plus"))
-    assert [arms.anticommuting(true, CL3, g) for g in (1, 2)] == [(3, 3), (3, 3)]
-    assert arms.anticommuting(plus, CL3, 1) == (0, 3)
-    assert arms.associator_norm(true) == arms.associator_norm(plus) == 0
-    assert arms.associator_norm(arms.tables_of("shuffled", CL3)[0].triplets) > 1
+    true, plus = (tables_of(a, CL3)[0].triplets for a in ("clifford", "all_plus"))
+    assert [anticommuting(true, CL3, g) for g in (1, 2)] == [(3, 3), (3, 3)]
+    assert anticommuting(plus, CL3, 1) == (0, 3)
+    assert associator_norm(true) == associator_norm(plus) == 0
+    assert associator_norm(tables_of("shuffled", CL3)[0].triplets) > 1
 
 
 def test_stacked_products_are_the_dense_ones():
-    tables = [t.triplets for t in arms.tables_of("shuffled", CL3, 3)]
+    tables = [t.triplets for t in tables_of("shuffled", CL3, 3)]
     a, b = torch.randn(2, 3, 8, 2, 5, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     found, wanted = [], []
     for multiply, out in ((arms.stacked_product, found), (arms.dense_product, wanted)):

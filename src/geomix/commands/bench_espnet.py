@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def describe(found: dict[str, Any], arm: str, utterances: int, seconds: float) -> str:
     """The measurement as a page of Markdown."""
-    import statistics
+    from geomix.report.text import markdown_table
 
     rate = found["device_flops"]
     lines = [
@@ -64,26 +65,39 @@ def describe(found: dict[str, Any], arm: str, utterances: int, seconds: float) -
         f"on {found['device']}; torch {found['packages']['torch']}, ESPnet {found['espnet']}. The machine multiplies matrices at "
         f"{rate['value'] / 1e9:.0f} GFLOP/s ({rate['source']}, 1,024 squared). The machine's load was {found['load']:.1f} when this began. Made by `geomix bench espnet`.",
         "",
-        "| track | step, s (median, least to most) | audio-s/s | processor time, s | share of the matrix-product rate |",
-        "| --- | ---: | ---: | ---: | ---: |",
+        *markdown_table(
+            [
+                "track",
+                "step, s (median, least to most)",
+                "audio-s/s",
+                "processor time, s",
+                "share of the matrix-product rate",
+            ],
+            [_row(track, values) for track, values in found["tracks"].items()],
+        ),
     ]
-    for track, values in found["tracks"].items():
-        times = values["seconds"]
-        lines.append(
-            f"| {track} | {statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f}) | {values['audio_s_per_s']:.1f} | {statistics.median(values['cpu_seconds']):.2f} | {100 * values['share_of_rate']:.0f} % |"
-        )
     lines += [
         "",
         f"The own track is {found['ratio']:.2f} times as fast, {found['cpu_ratio']:.2f} times by processor time (medians over rounds of ESPnet's time over ours).",
         "",
     ]
     for track, values in found["tracks"].items():
+        profile = [[f"`{name}`", f"{share:.1f}", f"{calls:,}"] for name, share, calls in values["profile"]]
         lines += [
             f"## Where the time goes: {track}",
             "",
-            "| operation | % of the step | calls |",
-            "| --- | ---: | ---: |",
+            *markdown_table(["operation", "% of the step", "calls"], profile),
         ]
-        lines += [f"| `{name}` | {share:.1f} | {calls:,} |" for name, share, calls in values["profile"]]
         lines.append("")
     return "\n".join(lines)
+
+
+def _row(track: str, values: dict[str, Any]) -> list[str]:
+    times, cpu = values["seconds"], statistics.median(values["cpu_seconds"])
+    return [
+        track,
+        f"{statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f})",
+        f"{values['audio_s_per_s']:.1f}",
+        f"{cpu:.2f}",
+        f"{100 * values['share_of_rate']:.0f} %",
+    ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from geomix.files import write_json
 from geomix.report.comparisons import compare_systems
 from geomix.report.study import by_speaker
-from geomix.report.tables import interval_text
+from geomix.report.text import interval_text
 from geomix.speech.scoring import NORMALISERS, Score, read_text, read_utt2spk, score_texts
 from geomix.statistics import bootstrap_rate
 

@@ -17,14 +17,14 @@ from espnet2.tasks.abs_task import scheduler_classes
 from espnet2.tasks.asr import ASRTask
 
 from geomix.config import ESPNET_VERSION
-from geomix.espnet_track.data import EspnetData, read_scp, write_training_shapes
+from geomix.espnet_track.data import EspnetData, read_scp, read_shapes, write_training_shapes
 from geomix.espnet_track.settings import data_keys, model_keys, subsampling_of, training_keys
 from geomix.espnet_track.weights import FRONTEND, from_espnet, to_espnet
 from geomix.models.architectures import model_config
 from geomix.models.flops import parameter_count
 from geomix.speech.audio import read_audio
-from geomix.speech.batching import Example, numel_batches, pad_tokens, shuffled
-from geomix.speech.features import FeatureStore, frames_of, read_normalisation
+from geomix.speech.batching import FrameSource, numel_batches, pad_tokens, shuffled
+from geomix.speech.features import FeatureStore, read_normalisation
 from geomix.speech.manifest import original_id
 from geomix.speech.tokenizer import Tokenizer
 from geomix.training.schedules import SCHEDULES
@@ -168,9 +168,8 @@ def losses(
     waveforms = [torch.from_numpy(read_audio(audio[i])) for i in ids]
     samples = torch.tensor([len(w) for w in waveforms])
     speech = torch.nn.utils.rnn.pad_sequence(waveforms, batch_first=True)
-    arrays = [torch.from_numpy(np.array(store[i], np.float32)) for i in ids]
-    frames = torch.tensor([len(a) for a in arrays])
-    batch = torch.nn.utils.rnn.pad_sequence(arrays, batch_first=True)
+    frames = torch.tensor([len(store[i]) for i in ids])
+    batch = FrameSource(store, ids, frames.device).batch(ids, frames.tolist())
     tokens, token_lengths = pad_tokens([tokenizer.encode(texts[i]) for i in ids])
     for arm, own in settings.items():
         own = {**own, "model": {**own["model"], **NO_DROPOUT}}
@@ -261,9 +260,7 @@ def batches(settings: Mapping[str, Any], data: EspnetData) -> Iterator[dict[str,
         theirs = list(
             NumElementsBatchSampler(keys["batch_bins"], [str(path) for path in shapes], sort_batch=keys["sort_batch"])
         )
-        speech, text = (read_scp(path) for path in shapes)
-    units = int(next(iter(text.values())).split(",")[1])
-    examples = [Example(i, int(n), frames_of(int(n)), (0,) * int(text[i].split(",")[0])) for i, n in speech.items()]
+        examples, units = read_shapes(shapes)
     ours = numel_batches(examples, units, keys["batch_bins"])
     np.random.RandomState(1 + settings["seed"]).shuffle(theirs)
     ordered = [tuple(example.id for example in batch) for batch in shuffled(ours, settings["seed"], 1)]

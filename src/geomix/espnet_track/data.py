@@ -12,11 +12,15 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from geomix.errors import UserError
 from geomix.files import read_json, sha256, write_text
 from geomix.speech.manifest import SAMPLE_RATE, Utterance, read_manifest
 from geomix.speech.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from geomix.speech.batching import Example
 
 STATS = "stats/train/feats_stats.npz"
 """Where ESPnet's collect-stats leaves the sums of the features, below the data folder."""
@@ -29,6 +33,11 @@ class EspnetData:
     corpus: Path
     folder: Path
     tokenizer: Path
+
+    @classmethod
+    def of(cls, files: Any, folder: str | os.PathLike) -> EspnetData:
+        """From an object with the workflow's inputs `corpus` and `tokens` as attributes, and the data folder."""
+        return cls(Path(files.corpus), Path(folder), Path(files.tokens).parent)
 
     @property
     def stats(self) -> Path:
@@ -143,6 +152,23 @@ def write_training_shapes(data: EspnetData, subsampling: int, out: str | os.Path
         files.append(Path(out) / name)
         write_text(files[-1], "".join(f"{example.id} {shape[example.id]}\n" for example in kept))
     return files, sorted(example.id for example in dropped)
+
+
+def read_shapes(shapes: Sequence[Path]) -> tuple[list[Example], int]:
+    """Utterances of speech_shape and text_shape, as many zeros for tokens as they have, and the number of output units.
+
+    No utterance is a `UserError`.
+    """
+    from geomix.speech.batching import Example
+    from geomix.speech.features import frames_of
+
+    speech, text = (read_scp(path) for path in shapes)
+    if not text:
+        raise UserError(f"{shapes[1]}: no training utterance is long enough for its transcript: check the manifest")
+    tokens, units = {}, 0
+    for i, shape in text.items():
+        tokens[i], units = map(int, shape.split(","))
+    return [Example(i, int(n), frames_of(int(n)), (0,) * tokens[i]) for i, n in speech.items()], units
 
 
 def write_sorted_text(path: str | os.PathLike, texts: dict[str, str], ids: Iterable[str] | Sequence[str]) -> None:

@@ -7,6 +7,7 @@ the own track.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ from typing import Any
 
 from geomix.config import E_BRANCHFORMER
 from geomix.errors import UserError
-from geomix.espnet_track.data import EspnetData, read_scp, write_training_shapes
+from geomix.espnet_track.data import EspnetData, read_scp, read_shapes, write_training_shapes
 from geomix.espnet_track.environment import run_step
 from geomix.espnet_track.settings import CRITERIA, stats_config, subsampling_of, training_config
 from geomix.files import atomic_path, folder_lock, read_json, write_json, write_text
@@ -58,6 +59,7 @@ def train(
     """
     from geomix.speech.training_task import state_folder
     from geomix.training import devices
+    from geomix.training.averaging import best_epochs
 
     arm, seed = about["arm"], settings["seed"]
     gpu = devices.choose_device(device).type == "cuda"
@@ -86,9 +88,8 @@ def train(
 
     best_by = settings["training"]["best_by"]
     scores = {epoch: values[best_by] for epoch, values in summary["epochs"].items()}
-    best = sorted(scores, key=lambda epoch: (scores[epoch] is None, scores[epoch], epoch))[
-        : config["keep_nbest_models"]
-    ]
+    known = {epoch: math.nan if score is None else score for epoch, score in scores.items()}
+    best = best_epochs(known, config["keep_nbest_models"])
     kept = [{"epoch": epoch, "score": scores[epoch]} for epoch in best]
     write_json(out / "diagnostics.json", summary["diagnostics"] or {"utterances": [], "start": [], "end": []})
     write_text(out / "log.jsonl", "".join(json.dumps(line) + "\n" for line in _log(state, summary, settings)))
@@ -170,12 +171,9 @@ def _float(text: str | None) -> float | None:
 
 def _batch_count(shapes: Sequence[Path], batch_bins: int) -> int:
     """Batches of an epoch, by our own batching of the same shapes (a check holds it against ESPnet's sampler)."""
-    from geomix.speech.batching import Example, numel_batches
+    from geomix.speech.batching import numel_batches
 
-    speech, text = (read_scp(path) for path in shapes)
-    units = int(next(iter(text.values())).split(",")[1])
-    examples = [Example(i, int(n), 0, (0,) * int(text[i].split(",")[0])) for i, n in speech.items()]
-    return len(numel_batches(examples, units, batch_bins))
+    return len(numel_batches(*read_shapes(shapes), batch_bins))
 
 
 def _own_model(settings: Mapping[str, Any], data: EspnetData) -> dict[str, Any]:
@@ -281,6 +279,8 @@ def average(epochs: Path, data: EspnetData, out: Path) -> dict[str, Any]:
     from geomix.espnet_track.weights import from_espnet
     from geomix.models.architectures import model_config
     from geomix.models.conformer import save_model
+    from geomix.speech.tokenizer import copy_tokenizer
+    from geomix.training.averaging import write_averaging
 
     out, choice = Path(out), read_json(epochs)
     state = Path(choice["state"])
@@ -301,9 +301,7 @@ def average(epochs: Path, data: EspnetData, out: Path) -> dict[str, Any]:
     options = (state / "config.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
     # `config` is where the options lay when the training began
     write_text(out / "espnet.yaml", "".join(line for line in options if not line.startswith("config: ")))
-    for name in ("tokenizer.model", "tokens.txt"):
-        with atomic_path(out / name) as temporary:
-            shutil.copyfile(data.tokenizer / name, temporary)
+    copy_tokenizer(data.tokenizer, out)
     if settings["model"].get("architecture") == E_BRANCHFORMER:
         with atomic_path(out / "model.safetensors") as temporary:
             save_file({name: value.contiguous() for name, value in weights.items()}, temporary)
@@ -314,12 +312,7 @@ def average(epochs: Path, data: EspnetData, out: Path) -> dict[str, Any]:
         attention = settings["model"]["mixer"]["mixer"] == "attention"
         model.load_state_dict(from_espnet(weights, model.state_dict(), attention=attention))
         save_model(model, out)
-    wanted = settings["training"]["keep_best"]
-    averaging = {"epochs": choice["kept"], "metric": choice["metric"], "wanted": wanted, "note": None}
-    if len(choice["kept"]) < wanted:
-        averaging["note"] = f"{len(choice['kept'])} epochs averaged instead of {wanted}: the training had no more"
-    write_json(out / "averaging.json", averaging)
-    return averaging
+    return write_averaging(choice, settings["training"]["keep_best"], out)
 
 
 def decode(

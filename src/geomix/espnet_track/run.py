@@ -151,12 +151,13 @@ def _diagnostics(
     from geomix.espnet_track.weights import from_espnet
     from geomix.models.conformer import ConformerConfig
     from geomix.models.diagnostics import pair_diagnostics
+    from geomix.speech.batching import FrameSource
     from geomix.speech.features import FeatureStore
 
     store = FeatureStore.open(features)
     ids = sorted(store)[:16]
-    arrays = [torch.from_numpy(np.array(store[i], np.float32)) for i in ids]
-    batch = torch.nn.utils.rnn.pad_sequence(arrays, batch_first=True), torch.tensor([len(a) for a in arrays])
+    lengths = torch.tensor([len(store[i]) for i in ids])
+    batch = FrameSource(store, ids, lengths.device).batch(ids, lengths.tolist()), lengths
     config = ConformerConfig.from_dict(model)
     attention = config.mixer["mixer"] == "attention"
     found: dict[str, Any] = {"utterances": ids}

@@ -12,6 +12,7 @@ from typing import Any
 from geomix.files import read_json
 from geomix.report.comparisons import compare_systems
 from geomix.report.study import Study, Trained
+from geomix.report.text import interval_text
 from geomix.speech.scoring import Score, read_score, read_text
 
 TRACKS = ("espnet", "own")
@@ -51,7 +52,7 @@ def track_table(study: Study) -> Table:
             verdict = {"a better": "espnet better", "b better": "own better"}.get(e["verdict"], e["verdict"])
             lines.append(
                 [arm, name, *(f"{rate:.2f}" for rate in rates), f"{e['difference']:+.2f}"]
-                + [_interval(e["low"], e["high"]), _interval(e["t_low"], e["t_high"])]
+                + [interval_text(e["low"], e["high"]), interval_text(e["t_low"], e["t_high"])]
                 + [str(e["speakers"]), f"{e['seeds_a']} / {e['seeds_b']}", verdict]
             )
     header = ["arm", "set", "espnet WER %", "own WER %", "espnet - own, points", "95 % percentile", "95 % t", "speakers", "seeds", "verdict"]  # fmt: skip
@@ -122,10 +123,6 @@ def _texts(folder: Path, name: str) -> Iterator[tuple[str, str]]:
         ours, theirs = map(read_text, files)
         for utterance in sorted(set(ours) & set(theirs)):
             yield ours[utterance], theirs[utterance]
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    return "[no interval]" if low is None or high is None else f"[{low:+.2f}, {high:+.2f}]"
 
 
 def _short(value: float | None) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from geomix.files import read_json
 from geomix.report.study import Study
-from geomix.report.tables import interval_text, markdown_table
+from geomix.report.text import interval_text, markdown_table
 
 
 @dataclass(frozen=True)

@@ -50,11 +50,16 @@ def draw_figures(results: Results, folder: Path) -> list[str]:
             if figure is not None:
                 if results.mark:
                     figure.text(0.995, 0.005, results.mark, ha="right", va="bottom", color="#B00000", fontsize=8)
-                for form, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
-                    with atomic_path(folder / f"{name}.{form}") as path:
-                        figure.savefig(path, format=form, metadata=metadata)
+                save_figure(figure, folder, name)
                 names.append(name)
     return names
+
+
+def save_figure(figure: Figure, folder: Path, name: str) -> None:
+    """Write NAME.svg and NAME.png, without dates and program names: the same figure gives the same bytes."""
+    for form, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
+        with atomic_path(folder / f"{name}.{form}") as path:
+            figure.savefig(path, format=form, metadata=metadata)
 
 
 def _figure(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, np.ndarray]:
@@ -198,10 +203,8 @@ def _cost(results: Results) -> Figure | None:
     for arm, track in ((arm, track) for arm in results.study.arms for track in results.study.tracks):
         records = [t.record for t in results.trained if (t.arm, t.track) == (arm, track)]
         if records:
-            record, rates = (
-                records[0],
-                [r["audio_seconds_per_second"] for r in records if r.get("audio_seconds_per_second")],
-            )
+            record = records[0]
+            rates = [r["audio_seconds_per_second"] for r in records if r.get("audio_seconds_per_second")]
             bars.append(
                 (
                     (track, arm),

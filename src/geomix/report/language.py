@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from geomix.files import atomic_path, read_json, write_json, write_text
+from geomix.files import read_json, write_json, write_text
 from geomix.language.settings import runs_of
-from geomix.report.figures import COLOURS, MARKERS, STYLE
+from geomix.report.figures import COLOURS, MARKERS, STYLE, save_figure
 from geomix.statistics import t_interval_log_perplexity
 from geomix.training.progress import read_log
 
@@ -304,9 +304,7 @@ def draw_figures(study: LanguageStudy, folder: Path) -> list[str]:
                 continue
             if study.mark:
                 figure.text(0.995, 0.985, study.mark, ha="right", va="top", color="#B00000", fontsize=8)
-            for form, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
-                with atomic_path(folder / f"{name}.{form}") as path:
-                    figure.savefig(path, format=form, metadata=metadata)
+            save_figure(figure, folder, name)
             names.append(name)
     return names
 

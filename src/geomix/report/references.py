@@ -12,6 +12,7 @@ from typing import Any
 from geomix.errors import UserError
 from geomix.files import read_json, write_text
 from geomix.report.study import by_speaker
+from geomix.report.text import markdown_table
 from geomix.speech.scoring import read_score
 from geomix.statistics import bootstrap_rate
 
@@ -68,8 +69,6 @@ def reference_rows(
 
 def write_reference_tables(rows: Sequence[Mapping[str, Any]], csv_path: str | Path, markdown_path: str | Path) -> None:
     """Write reference rows as CSV (columns of tables.csv) and as a Markdown table."""
-    from geomix.report.tables import markdown_table
-
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()

@@ -15,6 +15,7 @@ from geomix.errors import UserError
 from geomix.report import agreement
 from geomix.report.comparisons import FEW_SPEAKERS
 from geomix.report.study import Study, Trained, by_speaker
+from geomix.report.text import aligned_table, interval_text, markdown_table
 from geomix.speech.scoring import Counts
 from geomix.statistics import Interval, bootstrap_rate
 
@@ -439,41 +440,14 @@ def render_text(results: Results) -> str:
         ("planned contrasts (tie: an interval holds zero)", contrast_table(results, planned=True)),
     ):
         if lines:
-            parts += [title + (f" ({results.mark})" if results.mark else ""), *_aligned(header, lines), ""]
+            parts += [title + (f" ({results.mark})" if results.mark else ""), *aligned_table(header, lines), ""]
     parts.append(gate_line(results).replace("*", ""))
     parts += [f"warning: {line}" for line in warnings(results)]
     return "\n".join(parts)
 
 
-def _aligned(header: list[str], lines: list[list[str]]) -> list[str]:
-    table = [header, *lines]
-    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
-    number = [all(row[i][:1] in "+-0123456789[" for row in lines) for i in range(len(header))]
-
-    def line(row: list[str]) -> str:
-        cells = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, number, strict=True))
-        return "  ".join(cells).rstrip()
-
-    return [line(header), "  ".join("-" * w for w in widths), *map(line, lines)]
-
-
-def markdown_table(header: list[str], lines: list[list[str]]) -> list[str]:
-    """Lines of a Markdown table; columns of numbers are aligned right."""
-    number = [all(row[i][:1] in "+-0123456789[" for row in lines) for i in range(len(header))]
-    rule = ["---:" if n else "---" for n in number]
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in (header, rule, *lines)]
-    return ["| " + " | ".join(row) + " |" for row in cells]
-
-
 def _rate(interval: Interval) -> str:
     return f"{interval.estimate:.2f} {interval_text(interval.low, interval.high, '')}"
-
-
-def interval_text(low: float | None, high: float | None, sign: str = "+") -> str:
-    """`[low, high]` with two decimals, or that there is none."""
-    if low is None or high is None or not np.isfinite(low + high):
-        return "[no interval]"
-    return f"[{low:{sign}.2f}, {high:{sign}.2f}]"
 
 
 def _fixed(value: float) -> str:

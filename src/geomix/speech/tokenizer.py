@@ -81,6 +81,13 @@ def _last_line(error: RuntimeError) -> str:
     return " ".join(str(error).split())
 
 
+def copy_tokenizer(folder: str | os.PathLike, out: str | os.PathLike) -> None:
+    """Copy a tokenizer's two files into another folder, each whole."""
+    for name in ("tokenizer.model", "tokens.txt"):
+        with files.atomic_path(Path(out) / name) as temporary:
+            temporary.write_bytes((Path(folder) / name).read_bytes())
+
+
 class Tokenizer:
     """Text to token ids and back, `size` tokens in all."""
 

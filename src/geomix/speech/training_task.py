@@ -22,9 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from geomix.config import settings_hash
@@ -48,9 +46,9 @@ from geomix.speech.decoding import greedy_decode, greedy_labels, log_prob_batche
 from geomix.speech.features import FeatureStore, read_normalisation
 from geomix.speech.manifest import SAMPLE_RATE, read_manifest
 from geomix.speech.scoring import score_texts
-from geomix.speech.tokenizer import Tokenizer
+from geomix.speech.tokenizer import Tokenizer, copy_tokenizer
 from geomix.training import checkpoints, devices
-from geomix.training.averaging import average_weights
+from geomix.training.averaging import average_weights, write_averaging
 from geomix.training.loop import Batch, Trainer, TrainingSettings
 from geomix.training.progress import LOG, say
 from geomix.training.record import training_record
@@ -70,6 +68,19 @@ class PreparedData:
     dev_features: Sequence[Path]
     normalisation: Path
     tokenizer: Path
+
+    @classmethod
+    def of(cls, files: Any) -> PreparedData:
+        """From an object with the workflow's inputs of a training as attributes (`training_data` in rules/train.smk)."""
+        return cls(
+            corpus=Path(files.corpus),
+            train_manifest=Path(files.train_manifest),
+            train_features=[Path(path) for path in files.train_features],
+            dev_manifests=[Path(files.dev_manifest)],
+            dev_features=[Path(files.dev_features)],
+            normalisation=Path(files.normalisation),
+            tokenizer=Path(files.tokenizer).parent,
+        )
 
     @functools.cached_property
     def hashes(self) -> dict[str, str]:
@@ -356,9 +367,8 @@ def _diagnostics(
     interruptions.
     """
     ids = sorted(task.dev_store)[:16]
-    arrays = [task.dev_store[i] for i in ids]
-    features = nn.utils.rnn.pad_sequence([torch.from_numpy(np.array(a, np.float32)) for a in arrays], batch_first=True)
-    lengths = torch.tensor([len(a) for a in arrays])
+    lengths = torch.tensor([len(task.dev_store[i]) for i in ids])
+    features = FrameSource(task.dev_store, ids, lengths.device).batch(ids, lengths.tolist())
     start = build_model(settings, task.tokenizer, data.normalisation)[1]
     return {
         "utterances": ids,
@@ -380,16 +390,9 @@ def average_arm(epochs: Path, tokenizer: Path, out: Path) -> dict[str, Any]:
     numbers = sorted(entry["epoch"] for entry in choice["kept"])
     model = model_config(settings["model"]).build()
     model.load_state_dict(average_weights([state / f"epoch-{number}.safetensors" for number in numbers]))
-    averaging = {"epochs": choice["kept"], "metric": choice["metric"], "wanted": wanted, "note": None}
-    if len(numbers) < wanted:
-        averaging["note"] = f"{len(numbers)} epochs averaged instead of {wanted}: the training had no more"
-        say(f"{epochs}: {averaging['note']}")
-    for name in ("tokenizer.model", "tokens.txt"):
-        with atomic_path(out / name) as temporary:
-            temporary.write_bytes((Path(tokenizer) / name).read_bytes())
+    copy_tokenizer(tokenizer, out)
     save_model(model, out)
-    write_json(out / "averaging.json", averaging)
-    return averaging
+    return write_averaging(choice, wanted, out)
 
 
 def decode_set(

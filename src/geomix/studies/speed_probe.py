@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from geomix.errors import UserError
-from geomix.files import atomic_path, read_json, write_json, write_text
+from geomix.files import read_json, write_json, write_text
 
 LENGTHS = (128, 512, 4096)
 TOKENS = 16_384
@@ -583,7 +583,7 @@ def _draw(rows: Sequence[dict[str, Any]], folder: Path) -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    from geomix.report.figures import COLOURS, MARKERS, STYLE
+    from geomix.report.figures import COLOURS, MARKERS, STYLE, save_figure
 
     def curves(ax, chosen, value):
         for i, form in enumerate(dict.fromkeys(r["form"] for r in chosen)):
@@ -621,6 +621,4 @@ def _draw(rows: Sequence[dict[str, Any]], folder: Path) -> None:
                 ax.set_xlabel(xlabel)
                 ax.set_ylabel(ylabel)
             axes[1].legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-            for form, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
-                with atomic_path(folder / f"{name}.{form}") as path:
-                    figure.savefig(path, format=form, metadata=metadata)
+            save_figure(figure, folder, name)

@@ -5,16 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
 
 from geomix.errors import UserError
+from geomix.files import write_json
+from geomix.training.progress import say
 
 
 def best_epochs(scores: Mapping[int, float], keep: int) -> list[int]:
     """The `keep` epochs with the smallest score, best first; the earlier of two equal ones first, NaN last of all."""
     return sorted(scores, key=lambda epoch: (math.isnan(scores[epoch]), scores[epoch], epoch))[:keep]
+
+
+def write_averaging(choice: Mapping[str, Any], wanted: int, out: Path) -> dict[str, Any]:
+    """Write averaging.json into `out` and return it: the epochs, how many were wanted, and a note when the training had fewer.
+
+    choice : epochs.json of the training, `kept` epochs by a `metric`.
+    """
+    averaging = {"epochs": choice["kept"], "metric": choice["metric"], "wanted": wanted, "note": None}
+    if len(choice["kept"]) < wanted:
+        averaging["note"] = f"{len(choice['kept'])} epochs averaged instead of {wanted}: the training had no more"
+        say(f"{out}: {averaging['note']}")
+    write_json(out / "averaging.json", averaging)
+    return averaging
 
 
 def average_weights(paths: Sequence[Path]) -> dict[str, torch.Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import platform
 import subprocess
+import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,22 @@ def package_versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return versions
+
+
+def job_record(begun: float, used: float, device: torch.device) -> dict[str, Any]:
+    """The record of a job that is no single training.
+
+    begun, used : `time.perf_counter()` and `time.process_time()` at its start.
+    """
+    return {
+        **code_version(),
+        "cpu": devices.cpu_name(),
+        "packages": package_versions(),
+        "wall_seconds": round(time.perf_counter() - begun, 2),
+        "cpu_seconds": round(time.process_time() - used, 2),
+        "peak_memory_bytes": devices.peak_memory(device),
+        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
 
 
 def training_record(summary: Summary, device: torch.device, threads: int) -> dict[str, Any]:

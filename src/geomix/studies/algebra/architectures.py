@@ -23,8 +23,9 @@ from geomix.algebra.operations import contract_two_sided
 from geomix.algebra.tables import SignedTriplets
 from geomix.errors import UserError
 from geomix.models.transformer_lm import TransformerLM
-from geomix.studies.algebra.arms import TOLERANCE, span_rank
+from geomix.studies.algebra.arms import TOLERANCE
 from geomix.studies.algebra.language_models import attention_macs, train_language_arm
+from geomix.studies.algebra.tables import span_rank
 from geomix.training.seeding import derive_seed, seed_all
 
 # arm -> (what it is, which budget it holds)

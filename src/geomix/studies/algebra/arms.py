@@ -23,94 +23,11 @@ from geomix.algebra import Algebra, SignedTriplets
 from geomix.errors import UserError
 from geomix.kernels.product import cpu, product
 from geomix.kernels.product.program import backward_program, forward_program
+from geomix.studies.algebra.tables import Table, dual_pairs, tables_of
 from geomix.studies.algebra.tasks import Task
-from geomix.training.seeding import derive_seed, generator
+from geomix.training.seeding import generator
 
 TOLERANCE = 0.05  # of a budget
-
-
-@dataclass(frozen=True)
-class Table:
-    """A multiplication table on an algebra's components, and the signs that inputs and targets take with it (a gauge)."""
-
-    name: str
-    triplets: SignedTriplets
-    signs: np.ndarray
-
-
-def restrict(triplets: SignedTriplets, kept: np.ndarray) -> SignedTriplets:
-    """The table on the components `kept` alone: terms that need or make others are left out."""
-    place = np.full(triplets.out, -1)
-    place[kept] = np.arange(len(kept))
-    i, j, k = place[triplets.i], place[triplets.j], place[triplets.k]
-    inside = (i >= 0) & (j >= 0) & (k >= 0)
-    n = len(kept)
-    return SignedTriplets(i[inside], j[inside], k[inside], triplets.sign[inside], n, n, n)
-
-
-def tables_of(arm: str, algebra: Algebra, count: int = 1) -> list[Table]:
-    """The tables of a Clifford-like arm on the components of `algebra` (Euclidean).
-
-    Tables are drawn on the full algebra and cut down to `algebra`, so that table 3 is the same table in every task.
-    """
-    full, n = algebra.full, algebra.n
-    kept = full.conversion(algebra)[0]
-    true = full.product()
-    plain = np.ones(algebra.dim, np.int8)
-    signatures = {
-        "clifford": Algebra(n),
-        "other_signature": Algebra(0, n),
-        "mixed_signature": Algebra(n - n // 2, n // 2),
-    }
-    if arm in signatures:
-        other = signatures[arm]
-        return [Table(str(other), restrict(other.product(), kept), plain)]
-    if arm == "all_plus":
-        return [Table("all plus", restrict(true.untwisted(), kept), plain)]
-    if arm == "shuffled":
-        return [
-            Table(f"signs {t}", restrict(true.shuffled(derive_seed("algebra", "signs", n, t) % 2**32), kept), plain)
-            for t in range(count)
-        ]
-    if arm == "gauge":
-        found = []
-        for t in range(count):
-            draw = np.random.default_rng(derive_seed("algebra", "gauge", n, t) % 2**32)
-            signs = draw.choice(np.array([-1, 1], np.int8), full.dim)
-            signs[0] = 1  # the bias is a scalar
-            found.append(Table(f"gauge {t}", restrict(true.gauge(signs), kept), signs[kept]))
-        return found
-    raise UserError(f"arm {arm!r} has no table")
-
-
-# -- what is known of a table -----------------------------------------------------------------------------------------------
-
-
-def span_rank(triplets: SignedTriplets) -> int:
-    """Dimension of the span of the maps x -> (e_I x) e_J, of dim^2: what y = sum_t A_t x B_t can be with any number of terms."""
-    table = triplets.dense()
-    maps = np.einsum("ijm,mlk->ilkj", table, table)
-    return int(np.linalg.matrix_rank(maps.reshape(triplets.left**2, -1)))
-
-
-def anticommuting(triplets: SignedTriplets, algebra: Algebra, grade: int) -> tuple[int, int]:
-    """(pairs of distinct basis blades of a grade that anticommute, pairs), within `algebra`'s components."""
-    if grade not in algebra.grades:
-        return 0, 0
-    table = triplets.dense()
-    places = range(algebra.dim)[algebra.slice(grade)]
-    pairs = [(a, b) for a in places for b in places if a < b]
-    return sum(bool(np.array_equal(table[a, b], -table[b, a])) for a, b in pairs), len(pairs)
-
-
-def associator_norm(triplets: SignedTriplets) -> float:
-    """Root mean square over basis blades of |(e_I e_J) e_K - e_I (e_J e_K)|: 0 for an associative table, at most 2."""
-    table = triplets.dense()
-    difference = np.einsum("ijm,mkl->ijkl", table, table) - np.einsum("iml,jkm->ijkl", table, table)
-    return float(np.sqrt((difference**2).sum(-1).mean()))
-
-
-# -- stacks of models ---------------------------------------------------------------------------------------------------------
 
 
 class _StackedProduct(torch.autograd.Function):
@@ -365,12 +282,9 @@ def regroup(task: Task, kind: str) -> Regroup:
         everything = [c * algebra.dim + int(p) for c in range(task.inputs) for p in task.input_components]
         source, signs = arrays(deal(everything, 0))
     else:
-        full = algebra.full
-        table = full.product().dense()
-        quaternion = [full.index(name) for name in ("1", "e12", "e13", "e23")]
-        dual = [(int(np.abs(table[full.dim - 1, q]).argmax()), int(table[full.dim - 1, q].sum())) for q in quaternion]
-        place = {int(a): int(b) for a, b in zip(*full.conversion(algebra), strict=True)}
-        both = [[(place.get(q), 1) for q in quaternion], [(place.get(p), s) for p, s in dual]]
+        quaternion, dual, sign = (values.astype(int).tolist() for values in dual_pairs(algebra))
+        place = {int(a): int(b) for a, b in zip(*algebra.full.conversion(algebra), strict=True)}
+        both = [[(place.get(q), 1) for q in quaternion], [(place.get(p), s) for p, s in zip(dual, sign, strict=True)]]
 
         def deal(places, offset):
             kept = [[(p + offset if p in set(places) else None, s) for p, s in group] for group in both]

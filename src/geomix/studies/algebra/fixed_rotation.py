@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from geomix.algebra import Algebra, SignedTriplets
-from geomix.studies.algebra import arms
+from geomix.studies.algebra.tables import anticommuting, associator_norm, dual_pairs, span_rank, tables_of
 
 SAMPLES, NOISE = (4, 16, 64), 0.05
 STARTS, ITERATIONS = 4, 60
@@ -105,18 +105,18 @@ def about(arm: str, tables: int) -> dict[str, Any]:
         macs = 16 if arm == "grouped" else parameters if arm == "wide_dense" else dim * dim
         entries = [{"name": arm, "span": span, "of": dim**2}]
     else:
-        found = arms.tables_of(kind, CL3, tables)
+        found = tables_of(kind, CL3, tables)
         parameters, macs, holds = 16 * terms, dim * dim, kind in ("clifford", "gauge", "other_signature")
         rank = tangent_rank(found[0].triplets, terms)
         tying = f"one pair (A, B) for all grades, {terms} term{'s' if terms > 1 else ''}"
         entries = [
             {
                 "name": t.name,
-                "span": arms.span_rank(t.triplets),
+                "span": span_rank(t.triplets),
                 "of": dim**2,
                 "tangent_rank": tangent_rank(t.triplets, terms),
-                "associator": arms.associator_norm(t.triplets),
-                **{f"anticommuting_grade{g}": arms.anticommuting(t.triplets, CL3, g) for g in (1, 2)},
+                "associator": associator_norm(t.triplets),
+                **{f"anticommuting_grade{g}": anticommuting(t.triplets, CL3, g) for g in (1, 2)},
             }
             for t in found
         ]
@@ -161,7 +161,7 @@ def _errors(arm: str, x: np.ndarray, y: np.ndarray, truth: np.ndarray, tables: i
     if arm == "quaternion":
         return _distance(_quaternions(x, y), truth)[None]
     found = []
-    for table in arms.tables_of(kind, CL3, tables):
+    for table in tables_of(kind, CL3, tables):
         t = table.signs.astype(float)
         matrix = alternating(table.triplets, x * t, y * t, terms)
         found.append(_distance(matrix * t[:, None] * t, truth))
@@ -240,16 +240,8 @@ def _blocks(x: np.ndarray, y: np.ndarray, size: int = 2) -> np.ndarray:
     return matrix
 
 
-def _dual_pairs() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Components of 1, e12, e13, e23, of their products with the pseudoscalar, and the signs of those."""
-    table = CL3.product().dense()
-    even = np.array([CL3.index(name) for name in ("1", "e12", "e13", "e23")])
-    rows = table[CL3.dim - 1, even]
-    return even, np.abs(rows).argmax(1), rows.sum(1)
-
-
 def _complex(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    even, odd, sign = _dual_pairs()
+    even, odd, sign = dual_pairs(CL3)
     matrix = reduced_rank(*(m[..., even] + 1j * sign * m[..., odd] for m in (x, y)))
     out = np.zeros((len(x), CL3.dim, CL3.dim))
     out[:, even[:, None], even] = matrix.real
@@ -260,7 +252,7 @@ def _complex(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _quaternions(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    even, odd, sign = _dual_pairs()
+    even, odd, sign = dual_pairs(CL3)
     table = CL3.even.product()
     out = np.zeros((len(x), CL3.dim, CL3.dim))
     out[:, even[:, None], even] = alternating(table, x[..., even], y[..., even])

@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,8 +26,7 @@ from geomix.files import write_json
 from geomix.studies.algebra.arms import AlgebraStack, Stack, build
 from geomix.studies.algebra.representation import load_stack
 from geomix.studies.algebra.tasks import TASKS, Draws, place, random_rotors
-from geomix.training import devices
-from geomix.training.record import code_version, package_versions
+from geomix.training.record import job_record
 from geomix.training.seeding import generator
 
 LEARNED, CONSTRUCTED, NULL = "learned and geometric", "by construction", "not distinguished from the null"
@@ -55,7 +53,7 @@ def run_tests(folder: str | Path, settings: Mapping[str, Any], out: str | Path) 
     `settings` : seeds and tables of phase 1.
     """
     torch.set_num_threads(1)
-    begun = time.process_time()
+    begun, used = time.perf_counter(), time.process_time()
     folder = Path(folder)
     load = lambda task, arm: load_stack(
         task,
@@ -86,13 +84,7 @@ def run_tests(folder: str | Path, settings: Mapping[str, Any], out: str | Path) 
     result = {
         "settings": dict(settings),
         "tests": tests,
-        "record": {
-            **code_version(),
-            "cpu": devices.cpu_name(),
-            "packages": package_versions(),
-            "cpu_seconds": round(time.process_time() - begun, 2),
-            "finished": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
-        },
+        "record": job_record(begun, used, torch.device("cpu")),
     }
     write_json(out, result)
     return result
@@ -256,10 +248,3 @@ def intervention(models: Mapping[str, Stack]) -> dict[str, Any]:
         curve[kind] = {f"{g:g}": _flat(e) for g, e in zip(GAINS, errors, strict=True)}
         shares[kind] = _flat(share)
     return {"values": values, "curve": curve, "route": shares, "unit": "error / change", "what": "effect of a gain on the first layer's bivectors"}  # fmt: skip
-
-
-def summary(test: Mapping[str, Any]) -> str:
-    """A test's outcome in a sentence, with the range of each kind of model."""
-    show = lambda v: f"{np.min(v):.2g} to {np.max(v):.2g}"
-    spans = ", ".join(f"{kind} {show(test['values'][kind])}" for kind in test["values"])
-    return f"{test['what']}: {test['verdict']} ({test['unit']}: {spans})"

@@ -6,25 +6,21 @@ A job is an arm; its seeds are trained one after the other, each in a resumable 
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 
-from geomix.config import settings_hash
 from geomix.files import write_json
 from geomix.language.corpus import read_summary
 from geomix.language.training_task import LanguageTask, build_model
 from geomix.models.transformer_lm import TransformerLM
-from geomix.studies.algebra.costs import cpu_seconds, kept_bytes
-from geomix.training import devices
-from geomix.training.loop import Trainer, TrainingSettings, training_step
+from geomix.studies.algebra.jobs import step_costs, train_to_best
+from geomix.training.loop import TrainingSettings
 from geomix.training.progress import say
-from geomix.training.record import code_version, package_versions
+from geomix.training.record import job_record
 
 Change = Callable[[TransformerLM, int], None]
 
@@ -59,14 +55,15 @@ def train_language_arm(
     batch = training.pop("batch")
     options = TrainingSettings.from_dict(
         {
-            **{
-                "optimizer": "adamw",
-                "accumulation": 1,
-                "weight_decay": 0.01,
-                "schedule": "cosine_per_epoch",
-                "clip": 1.0,
-            },
-            **{"precision": "fp32", "detect_after": None, "keep_best": 1, "best_by": "dev_perplexity"},
+            "optimizer": "adamw",
+            "accumulation": 1,
+            "weight_decay": 0.01,
+            "schedule": "cosine_per_epoch",
+            "clip": 1.0,
+            "precision": "fp32",
+            "detect_after": None,
+            "keep_best": 1,
+            "best_by": "dev_perplexity",
             **training,
         }
     )
@@ -82,13 +79,8 @@ def train_language_arm(
             flops_per_token=6 * macs(model),
         )
         identity = {**settings, "seeds": seed, "hashes": summary["hashes"]}
-        folder = Path(state) / settings["phase"] / settings["arm"] / f"seed{seed}" / settings_hash(identity, {})
         name = f"{settings['phase']}/{settings['arm']}/seed{seed}"
-        run = Trainer(
-            model, task, options, state_dir=folder, identity=identity, seed=seed, device=place, name=name
-        ).run()
-        model.load_state_dict(load_file(folder / f"epoch-{run.best[0]}.safetensors"))
-        model.eval()
+        run = train_to_best(model, task, options, identity, name=name, state=state, seed=seed)
         runs.append(
             {
                 "seed": seed,
@@ -101,27 +93,17 @@ def train_language_arm(
         say(f"{name}: test perplexity {runs[-1]['perplexity']['test']:.2f}")
     model = changed_model(settings, summary["vocabulary"], change, settings["seeds"][0]).train()
     first = task.largest()[0]
-    leaves = (*model.parameters(), *first.inputs.values())
     result = {
         "settings": dict(settings),
         **about,
         "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
         "flops_per_token": 6 * macs(model),
         "runs": runs,
-        "activation_bytes": kept_bytes(lambda: model(**first.inputs)["loss"], leaves),
-        "step_seconds": cpu_seconds(lambda: training_step(model, first, options), 5),
+        **step_costs(model, first, options, 5),
         "batch_tokens": first.work,
         "data": {k: summary[k] for k in ("name", "vocabulary", "splits", "unigram_entropy", "hashes")},
         "model": dataclasses.asdict(model.config),
-        "record": {
-            **code_version(),
-            "cpu": devices.cpu_name(),
-            "packages": package_versions(),
-            "wall_seconds": round(time.perf_counter() - begun, 2),
-            "cpu_seconds": round(time.process_time() - used, 2),
-            "peak_memory_bytes": devices.peak_memory(place),
-            "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        },
+        "record": job_record(begun, used, place),
     }
     write_json(out, result)
     return result

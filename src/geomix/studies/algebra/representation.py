@@ -6,7 +6,6 @@ seed, parameters, FLOPs, ranks, step time, peak and activation memory.
 
 from __future__ import annotations
 
-import datetime
 import math
 import time
 from collections.abc import Mapping
@@ -18,13 +17,12 @@ from torch import Tensor
 
 from geomix.errors import UserError
 from geomix.files import atomic_path, write_json
-from geomix.studies.algebra import arms
 from geomix.studies.algebra.arms import AlgebraStack, Stack, build
-from geomix.studies.algebra.costs import cpu_seconds, kept_bytes
+from geomix.studies.algebra.jobs import cpu_seconds, kept_bytes
+from geomix.studies.algebra.tables import anticommuting, associator_norm, span_rank
 from geomix.studies.algebra.tasks import TASKS, Task, nmse, plane_floors
-from geomix.training import devices
 from geomix.training.progress import say
-from geomix.training.record import code_version, package_versions
+from geomix.training.record import job_record
 
 CURVE_POINTS = 50
 CLIP = 1.0  # gradient norm of each model of a stack
@@ -46,15 +44,7 @@ def run_job(settings: Mapping[str, Any], out: str | Path, *, weights: str | Path
         found, stack = train_arm(settings)
         if weights is not None:
             save_weights(stack, weights)
-    record = {
-        **code_version(),
-        "cpu": devices.cpu_name(),
-        "packages": package_versions(),
-        "wall_seconds": round(time.perf_counter() - begun, 2),
-        "cpu_seconds": round(time.process_time() - used, 2),
-        "peak_memory_bytes": devices.peak_memory(torch.device("cpu")),
-        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    }
+    record = job_record(begun, used, torch.device("cpu"))
     result = {"settings": dict(settings), **found, "record": record}
     write_json(out, result)
     median = torch.tensor(found["errors"]).median().item()
@@ -150,11 +140,11 @@ def describe(stack: Stack) -> dict[str, Any]:
     found["tables"] = [
         {
             "name": name,
-            "span": arms.span_rank(table),
+            "span": span_rank(table),
             "of": stack.dim**2,
-            "associator": arms.associator_norm(table),
+            "associator": associator_norm(table),
             **(
-                {f"anticommuting_grade{g}": arms.anticommuting(table, algebra, g) for g in (1, 2)}
+                {f"anticommuting_grade{g}": anticommuting(table, algebra, g) for g in (1, 2)}
                 if algebra is not None
                 else {}
             ),

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 
-from geomix.config import settings_hash
 from geomix.files import write_json
 from geomix.models.conformer import ConformerCTC
 from geomix.models.flops import macs_per_frame
@@ -22,11 +19,11 @@ from geomix.speech.scoring import score_texts
 from geomix.speech.tokenizer import Tokenizer
 from geomix.speech.training_task import PreparedData, SpeechTask, build_model, open_features
 from geomix.studies.algebra.architectures import describe_architecture, inner_width, maker
-from geomix.studies.algebra.costs import cpu_seconds, kept_bytes
+from geomix.studies.algebra.jobs import step_costs, train_to_best
 from geomix.training import devices
-from geomix.training.loop import Trainer, TrainingSettings, training_step
+from geomix.training.loop import TrainingSettings
 from geomix.training.progress import say
-from geomix.training.record import code_version, package_versions
+from geomix.training.record import job_record
 from geomix.training.seeding import seed_all
 
 
@@ -88,13 +85,8 @@ def run_speech_arm(
     for seed in seeds:
         config, model, task = build(seed)
         identity = {**settings, "seed": seed, "arm": arm, "phase": "speech", "hashes": data.hashes}
-        folder = Path(state) / "speech" / arm / f"seed{seed}" / settings_hash(identity, {})
         name = f"speech/{arm}/seed{seed}"
-        run = Trainer(
-            model, task, options, state_dir=folder, identity=identity, seed=seed, device=place, name=name
-        ).run()
-        model.load_state_dict(load_file(folder / f"epoch-{run.best[0]}.safetensors"))
-        model.eval()
+        run = train_to_best(model, task, options, identity, name=name, state=state, seed=seed)
         wer = {}
         for test, (manifest, features) in tests.items():
             references = {u.id: u.text for u in read_manifest(manifest)}
@@ -112,20 +104,9 @@ def run_speech_arm(
         "parameters": sum(p.numel() for p in model.parameters()),
         "flops_per_audio_second": task.flops_per_unit,
         "runs": runs,
-        "activation_bytes": kept_bytes(
-            lambda: model(**first.inputs)["loss"], (*model.parameters(), *first.inputs.values())
-        ),
-        "step_seconds": cpu_seconds(lambda: training_step(model, first, options), 3),
+        **step_costs(model, first, options, 3),
         "batch_audio_seconds": first.work,
-        "record": {
-            **code_version(),
-            "cpu": devices.cpu_name(),
-            "packages": package_versions(),
-            "wall_seconds": round(time.perf_counter() - begun, 2),
-            "cpu_seconds": round(time.process_time() - used, 2),
-            "peak_memory_bytes": devices.peak_memory(place),
-            "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        },
+        "record": job_record(begun, used, place),
     }
     write_json(out, result)
     return result
