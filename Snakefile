@@ -10,6 +10,7 @@ from snakemake.exceptions import WorkflowError
 
 from geomix.config import validate_config
 from geomix.errors import UserError
+from geomix.espnet_track.settings import check_study
 
 
 configfile: "config.yaml"
@@ -17,6 +18,7 @@ configfile: "config.yaml"
 
 try:
     validate_config(config)
+    check_study(config)
 except UserError as error:
     raise WorkflowError(str(error)) from None
 
@@ -35,6 +37,18 @@ include: "rules/espnet.smk"
 if "granite" in config:
 
     include: "rules/granite.smk"
+
+else:
+
+    localrules:
+        granite,
+
+    rule granite:
+        retries: 0
+        message:
+            "granite needs a configuration that names checkpoints: --configfile config/granite.yaml"
+        shell:
+            "exit 1"
 
 
 include: "rules/compare.smk"

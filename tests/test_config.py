@@ -6,6 +6,7 @@ import pytest
 
 from geomix.config import evaluation_sets, load_config, settings_hash, training_settings, validate_config
 from geomix.errors import UserError
+from geomix.espnet_track.settings import check_study
 from tests.conftest import ROOT
 
 OVERLAYS = sorted((ROOT / "config").glob("*.yaml"))
@@ -39,6 +40,17 @@ def test_every_shipped_overlay_is_valid(overlay):
             ["gate.targets", "test-claen", "test-clean"],
         ),
         (("corpus", "speed_factors"), [0.9, 1.1], ["corpus.speed_factors"]),
+        (("training", "learning_rate"), float("nan"), ["training.learning_rate", "nan", "finite"]),
+        (
+            ("gate", "targets"),
+            [{"set": "test-clean", "wer": float("inf"), "tolerance": 0}],
+            ["gate.targets.0.wer", "inf"],
+        ),
+        (("arms", "attention", "heads"), 3, ["arms.attention.heads", "3", "256"]),
+        (("language", "arms", "transformer", "heads"), 7, ["language.arms.transformer.heads", "7"]),
+        (("algebra", "language", "heads"), 7, ["algebra.language.heads", "7"]),
+        (("language", "gate", "low"), 300.0, ["language.gate.low", "300", "253.6"]),
+        (("language", "training", "device"), "gpu", ["language.training.device", "gpu", "cuda"]),
     ],
 )
 def test_a_wrong_key_or_value_is_named(config, path, value, words):
@@ -52,6 +64,23 @@ def test_a_wrong_key_or_value_is_named(config, path, value, words):
     for word in words:
         assert word in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("model", "batch_norm"), "masked", ["attention", "model.batch_norm", "masked"]),
+        (("training", "max_updates"), 100, ["training.max_updates"]),
+        (("training", "best_by"), "dev_wer", ["training.best_by", "dev_wer"]),
+    ],
+)
+def test_what_espnet_cannot_do_is_refused_before_anything_runs(config, path, value, words):
+    config[path[0]][path[1]] = value
+    with pytest.raises(UserError) as error:
+        check_study(config)
+    assert all(word in str(error.value) for word in words)
+    config["study"]["tracks"] = ["own"]
+    check_study(config)
 
 
 def test_missing_files_and_bad_yaml_are_named(tmp_path):

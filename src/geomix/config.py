@@ -6,6 +6,7 @@ import copy
 import difflib
 import hashlib
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,7 @@ def validate_config(config: dict[str, Any], schema: str | os.PathLike | None = N
     """Check a merged configuration against config/schema.json and for sense; raise `UserError` naming the key at fault."""
     import jsonschema
 
+    _refuse_non_finite(config)
     schema = Path(schema) if schema else Path(__file__).resolve().parents[2] / "config" / "schema.json"
     validator = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
     error = jsonschema.exceptions.best_match(validator.iter_errors(config))
@@ -105,6 +107,39 @@ def validate_config(config: dict[str, Any], schema: str | os.PathLike | None = N
         raise UserError(f"config: run and algebra.run are both {config['run']!r}: give them different names")
     if arms[config["gate"]["arm"]].get("gated"):
         raise UserError(f"config: arms.{config['gate']['arm']}.gated: the gate's own arm cannot wait for the gate")
+    language_gate = config.get("language", {}).get("gate", {})
+    low, high = language_gate.get("low"), language_gate.get("high")
+    if low is not None and high is not None and low > high:
+        raise UserError(f"config: language.gate.low {low} is above language.gate.high {high}: no perplexity could pass")
+    _check_heads(config)
+
+
+def _refuse_non_finite(value: Any, where: str = "") -> None:
+    """YAML knows .nan and .inf, which pass any bound of the schema."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"config: {where}: {value} is not a finite number")
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        _refuse_non_finite(inner, f"{where}.{key}" if where else str(key))
+
+
+def _check_heads(config: dict[str, Any]) -> None:
+    """Heads must divide the width: said before data are prepared, not by the first training."""
+    found = [(f"arms.{arm}", "model", config["arms"][arm], config["model"]) for arm in config["study"]["arms"]]
+    if language := config.get("language"):
+        arms = language["arms"]
+        found += [
+            (f"language.arms.{arm}", "language.model", arms[arm], language["model"])
+            for arm in language["study"]["arms"]
+            if arm in arms
+        ]
+    if algebra := config.get("algebra"):
+        found.append(("algebra.language", "algebra.language.model", algebra["language"], algebra["language"]["model"]))
+    for where, model_name, arm, model in found:
+        if "heads" in arm and "architecture" not in arm and model["width"] % arm["heads"]:
+            raise UserError(
+                f"config: {where}.heads {arm['heads']} does not divide {model_name}.width {model['width']}: choose a divisor of it"
+            )
 
 
 def _explain(error: Any) -> str:

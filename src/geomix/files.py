@@ -23,8 +23,13 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     When the block raises, or the disk is full, `path` keeps its old content and the temporary file is removed.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    except (FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror}): name another place") from None
     os.close(handle)
     temporary = Path(name)
     try:

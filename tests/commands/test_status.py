@@ -51,6 +51,14 @@ def test_each_state(study):
     assert rows["own/attention/seed0"].detail == "test-clean"
 
 
+def test_a_language_model_is_done_when_trained(tmp_path):
+    run = tmp_path / "results/run/language/grassmann/seed0"
+    run.mkdir(parents=True)
+    (run / "record.json").write_text(json.dumps({"perplexity": {"test": {"batch_mean": 125.1046}}}))
+    (row,) = study_status(tmp_path / "results/run")
+    assert (row.name, row.state, row.detail) == ("language/grassmann/seed0", "done", "test perplexity 125.1")
+
+
 def test_command_prints_a_line_a_run_and_the_counts(study, capsys):
     main(["status", str(study / "results/run")])
     lines = capsys.readouterr().out.splitlines()

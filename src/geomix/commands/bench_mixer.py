@@ -7,8 +7,11 @@ import csv
 import io
 from pathlib import Path
 
+import matplotlib
+
 from geomix.errors import UserError
 from geomix.files import write_text
+from geomix.report.figures import COLOURS, MARKERS, STYLE, save_figure
 
 COLUMNS = (
     "kind", "form", "length", "frames", "direction", "median_us", "floor_us", "gflop_per_s", "error", "peak_bytes", "device",
@@ -19,7 +22,7 @@ FORMS = ("paper", "anchored", "fused")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `geomix bench mixer`."""
-    parser.add_argument("--out", type=Path, default=Path("results/bench"), help="folder of mixer.csv")
+    parser.add_argument("--out", type=Path, default=Path("results/bench"), help="folder of mixer.csv and its figure")
     parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
     parser.add_argument("--kinds", default="wedge symmetric", help="pair products, separated by blanks")
@@ -58,13 +61,43 @@ def run(arguments: argparse.Namespace) -> None:
                     f"{kind:<10} {row['form']:<9} L={length:<5} {row['direction']:<17} {row['median_us'] / 1e3:>10.2f} ms  "
                     f"{row['median_us'] / row['floor_us']:>7.1f} x copy floor   error {row['error']:.1e}"
                 )
+            _write(rows, arguments.out)  # after each length: the paper form takes seconds a call
+    print(f"wrote {arguments.out}/mixer.csv, mixer.png and mixer.svg")
+
+
+def _write(rows, folder: Path) -> None:
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in rows:
         writer.writerow({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()})
-    write_text(arguments.out / "mixer.csv", text.getvalue())
-    print(f"wrote {arguments.out}/mixer.csv")
+    write_text(folder / "mixer.csv", text.getvalue())
+    with matplotlib.rc_context(STYLE):
+        save_figure(plot(rows), folder, "mixer")
+
+
+def plot(rows):
+    """Time of forward and backward against length at equal frames: a panel a kind, a line a form, and the copy floor."""
+    from matplotlib.figure import Figure
+
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
+    figure = Figure(figsize=(1.4 + 3.4 * len(kinds), 3.6), layout="constrained")
+    axes = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
+    for ax, kind in zip(axes, kinds, strict=True):
+        both = [row for row in rows if row["kind"] == kind and row["direction"] == "forward+backward"]
+        for form, colour, marker in zip(FORMS, COLOURS, MARKERS, strict=False):
+            points = [(row["length"], row["median_us"] / 1e3) for row in both if row["form"] == form]
+            if points:
+                ax.plot(*zip(*points, strict=True), color=colour, marker=marker, label=form)
+        floor = {row["length"]: row["floor_us"] / 1e3 for row in both}
+        ax.plot(list(floor), list(floor.values()), color="#808080", ls=":", label="copy floor")
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
+        ax.set_xlabel(f"length, {both[0]['frames']:,} frames in all")
+        ax.set_title(f"{kind}, forward and backward")
+    axes[0].set_ylabel("median time, ms")
+    axes[-1].legend(frameon=False)
+    return figure
 
 
 def _measure(arguments, kind, length, device, low, measure):

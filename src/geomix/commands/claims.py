@@ -37,7 +37,12 @@ def run(arguments: argparse.Namespace) -> None:
     if not arguments.write:
         print(table, end="")
         return
-    text = arguments.write.read_text(encoding="utf-8")
+    try:
+        text = arguments.write.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{arguments.write}: cannot be read ({error}): name a Markdown file that has the marks"
+        ) from None
     if BEGIN not in text or END not in text:
         raise UserError(
             f"{arguments.write}: has no place for the claims: add the lines {BEGIN.strip()} and {END.strip()}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from geomix.errors import UserError
+from geomix.files import read_json
 from geomix.training.progress import duration, read_progress
 
 
@@ -86,6 +87,10 @@ def _run_status(name: str, results: Path, state: Path, logs: Path) -> RunStatus:
         loss = f", loss {progress.loss:.3g}" if progress.loss is not None else ""
         return RunStatus(name, "running", f"epoch {progress.epoch}, update {progress.update:,}{loss}{left}")
     if (results / "record.json").exists():
+        # a language model's training measures its perplexities itself
+        perplexity = read_json(results / "record.json").get("perplexity", {})
+        if "test" in perplexity:
+            return RunStatus(name, "done", f"test perplexity {perplexity['test']['batch_mean']:.1f}")
         scored = sorted(path.stem for path in (results / "score").glob("*.json"))
         return RunStatus(name, "done", ", ".join(scored)) if scored else RunStatus(name, "trained", "not scored yet")
     if progress:

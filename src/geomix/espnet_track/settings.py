@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from geomix.config import E_BRANCHFORMER
+from geomix.config import E_BRANCHFORMER, training_settings
 from geomix.errors import UserError
-from geomix.espnet_track.data import EspnetData
+
+if TYPE_CHECKING:
+    from geomix.espnet_track.data import EspnetData
 
 ENCODER = "geomix_conformer"
 """Name under which `encoder.register` enters our encoder among ESPnet's choices."""
@@ -51,6 +53,19 @@ def e_branchformer_parameters(vocab: int) -> int:
 def subsampling_of(model: Mapping[str, Any]) -> int:
     """Frames in one encoder frame."""
     return 4 if model.get("architecture") == E_BRANCHFORMER else model["subsampling"]
+
+
+def check_study(config: Mapping[str, Any]) -> None:
+    """Refuse a study whose arms ESPnet cannot train, before anything runs; `UserError` names the arm and the setting."""
+    if "espnet" not in config["study"]["tracks"]:
+        return
+    for arm in config["study"]["arms"]:
+        settings = training_settings(config, arm, 0, "espnet")
+        try:
+            model_keys(settings)
+            training_keys(settings, gpu=True, updates=1)  # whether there is a GPU is for the training job to see
+        except UserError as error:
+            raise UserError(f"config: study.tracks names espnet, and arm {arm!r}: {error}") from None
 
 
 def model_keys(settings: Mapping[str, Any]) -> dict[str, Any]:

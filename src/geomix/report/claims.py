@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from geomix.files import read_json
+from geomix.report.parity import trainings_measured
 from geomix.report.study import Study
 from geomix.report.text import interval_text, markdown_table
 
@@ -33,12 +34,12 @@ def claims_of_run(folder: str | os.PathLike, question: str) -> list[Claim]:
         return [Claim(question, "not run", "-", f"`{folder}`")]
     study, found = Study.read(folder), []
     if (folder / "parity.json").is_file():
-        parity = read_json(folder / "parity.json", "sentence")
+        parity = read_json(folder / "parity.json", "sentence", "track", "seeds")
         found.append(
             Claim(
                 f"{question}: the baseline reaches its target",
                 "measured",
-                parity["sentence"],
+                f"{parity['sentence']}; {trainings_measured(parity)}",
                 f"`{folder}/parity.json`",
             )
         )

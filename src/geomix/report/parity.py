@@ -60,6 +60,12 @@ def _measure(folder: Path, anchor: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def trainings_measured(parity: Mapping[str, Any]) -> str:
+    """Which trainings a parity.json speaks of: `track own, seed 0`."""
+    seeds = ", ".join(map(str, parity["seeds"]))
+    return f"track {parity['track']}, seed{'s' if len(parity['seeds']) > 1 else ''} {seeds}"
+
+
 def pass_gate(path: str | os.PathLike) -> str:
     """Return the sentence of a parity.json that opens the gate; otherwise raise it as a `UserError` with the cure.
 

@@ -128,15 +128,21 @@ class Trained:
         if not path.is_file():
             return []
         try:
-            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+            lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
         except json.JSONDecodeError as error:
             raise UserError(f"{path}: not a JSON object a line ({error}): run the training step again") from None
+        if not all(isinstance(line, dict) for line in lines):
+            raise UserError(f"{path}: not a JSON object a line: run the training step again")
+        return lines
 
     @cached_property
     def diagnostics(self) -> dict[str, list[dict[str, Any]]]:
         """Per-block diagnostics of the pair mixer at the `start` and the `end`; empty for an arm without one."""
         path = self.folder / "diagnostics.json"
-        return read_json(path) if path.is_file() else {}
+        found = read_json(path) if path.is_file() else {}
+        if not isinstance(found, dict) or not all(isinstance(blocks, list) for blocks in found.values()):
+            raise UserError(f"{path}: not diagnostics by block: run the training step again")
+        return found
 
     @cached_property
     def averaging_note(self) -> str | None:

@@ -14,6 +14,7 @@ import numpy as np
 from geomix.errors import UserError
 from geomix.report import agreement
 from geomix.report.comparisons import FEW_SPEAKERS
+from geomix.report.parity import trainings_measured
 from geomix.report.study import Study, Trained, by_speaker
 from geomix.report.text import aligned_table, interval_text, markdown_table
 from geomix.speech.scoring import Counts
@@ -427,9 +428,7 @@ def gate_line(results: Results) -> str:
     parity = results.parity
     if parity is None:
         return "**Gate: parity not measured yet.**"
-    seeds = ", ".join(map(str, parity["seeds"]))
-    where = f"track {parity['track']}, seed{'s' if len(parity['seeds']) > 1 else ''} {seeds}; mode {parity['mode']}"
-    return f"**Gate: {parity['sentence']}** ({where})."
+    return f"**Gate: {parity['sentence']}** ({trainings_measured(parity)}; mode {parity['mode']})."
 
 
 def render_text(results: Results) -> str:

@@ -27,7 +27,7 @@ def build_interpretability(folder: str | os.PathLike) -> None:
     from geomix.studies.algebra import interpretability
 
     folder = Path(folder)
-    found = read_json(folder / "interpretability" / "tests.json")
+    found = read_json(folder / "interpretability" / "tests.json", "tests", "record")
     tests = {name: found["tests"][name] for name in QUESTIONS}
     kinds = list(dict.fromkeys(t["verdict"] for t in tests.values()))
     sentence = "; ".join(f"{kind}: {', '.join(n for n, t in tests.items() if t['verdict'] == kind)}" for kind in kinds)

@@ -31,7 +31,8 @@ def build_representation(folder: str | os.PathLike, settings: dict[str, Any]) ->
     folder = Path(folder)
     found = {
         task: {
-            arm: read_json(folder / "representation" / task / f"{arm}.json") for arm in arms_of(task, settings["arms"])
+            arm: read_json(folder / "representation" / task / f"{arm}.json", "errors", "parameters", "flops", "record")
+            for arm in arms_of(task, settings["arms"])
         }
         for task in settings["tasks"]
     }
