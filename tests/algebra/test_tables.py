@@ -153,8 +153,8 @@ def test_products_split_the_geometric_product_of_vectors():
 
 def test_table_of_eight_dimensions_takes_less_than_a_tenth_of_a_second():
     script = (
-        "import time; from geomix.algebra import Algebra; Algebra(2).product(); t = time.perf_counter();"
-        "table = Algebra(8).product(); print(time.perf_counter() - t, len(table)); import sys; assert 'torch' not in sys.modules"
+        "import time; from geomix.algebra import Algebra; Algebra(2).product(); t = time.process_time();"
+        "table = Algebra(8).product(); print(time.process_time() - t, len(table)); import sys; assert 'torch' not in sys.modules"
     )
     seconds, pairs = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
