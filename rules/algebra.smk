@@ -90,7 +90,6 @@ rule algebra_text:
         f"{ALG_LOGS}/text.log",
     params:
         corpus=ALG_LM["corpus"],
-        block=ALG_LM["model"]["positions"],
     script:
         "../workflow_scripts/language_prepare.py"
 

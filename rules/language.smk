@@ -1,6 +1,7 @@
 # The language study (e01): text to tokens, one training an arm and seed, the gate on the published perplexity, tables.
 
 from geomix.language.settings import check_language, language_settings, runs_of
+from geomix.language.text import FETCHED_ARCHIVE
 
 LANGUAGE = config["language"]
 try:
@@ -14,7 +15,6 @@ LM_RUN = f"{RUN}/language"
 LM_ARM = f"{LM_RUN}/{{arm}}/seed{{seed}}"
 LM_FILES = [f"{LM_DATA}/{name}" for name in ("train.npy", "valid.npy", "test.npy", "vocab.txt", "corpus.json")]
 # what is downloaded when the config gives no path
-LM_ARCHIVE = "data/language/wikitext-2-raw-v1.zip"
 LM_VOCABULARY = "data/language/bert-base-uncased-vocab.txt"
 
 
@@ -34,7 +34,7 @@ def language_text(wildcards):
     """Files that the tokens are made of: downloaded where the config names none, nothing for the built-in text."""
     files = {}
     if LM_TEXT["kind"] == "wikitext":
-        files["text"] = LM_TEXT["path"] or LM_ARCHIVE
+        files["text"] = LM_TEXT["path"] or FETCHED_ARCHIVE
     if not isinstance(LM_TEXT["vocabulary"], int):
         files["vocabulary"] = LM_TEXT["vocabulary"] or LM_VOCABULARY
     return files
@@ -42,7 +42,7 @@ def language_text(wildcards):
 
 rule download_wikitext:
     output:
-        LM_ARCHIVE,
+        FETCHED_ARCHIVE,
     log:
         "logs/language/download_wikitext.log",
     params:
@@ -71,7 +71,6 @@ rule prepare_language:
         f"{LOGS}/language/prepare.log",
     params:
         corpus=LM_TEXT,
-        block=LANGUAGE["model"]["positions"],
     script:
         "../workflow_scripts/language_prepare.py"
 

@@ -50,6 +50,18 @@ def test_every_shipped_overlay_is_valid(overlay):
         (("language", "arms", "transformer", "heads"), 7, ["language.arms.transformer.heads", "7"]),
         (("algebra", "language", "heads"), 7, ["algebra.language.heads", "7"]),
         (("language", "gate", "low"), 300.0, ["language.gate.low", "300", "253.6"]),
+        (("training", "epochs"), 70.0, ["training.epochs", "70.0", "whole", "write 70"]),
+        (("training", "max_updates"), 5.0, ["training.max_updates", "5.0", "whole"]),
+        (("language", "corpus", "vocabulary"), 4096.0, ["language.corpus.vocabulary", "4096.0", "whole"]),
+        (("features", "mels"), 80.0, ["features.mels", "80.0", "whole"]),
+        (("comparison", "planned"), [["grassmann"] * 2], ["comparison.planned", "[grassmann, grassmann]", "itself"]),
+        (
+            ("comparison", "planned"),
+            [["grassmann", "attention"], ["attention", "grassmann"]],
+            ["comparison.planned", "[attention, grassmann]", "twice"],
+        ),
+        (("run",), "speed", ["run", "results/speed"]),
+        (("algebra", "run"), "bench", ["algebra.run", "results/bench"]),
         (("language", "training", "device"), "gpu", ["language.training.device", "gpu", "cuda"]),
     ],
 )
@@ -80,6 +92,9 @@ def test_what_espnet_cannot_do_is_refused_before_anything_runs(config, path, val
         check_study(config)
     assert all(word in str(error.value) for word in words)
     config["study"]["tracks"] = ["own"]
+    with pytest.raises(UserError):  # the gate's arm is trained there still
+        check_study(config)
+    config["gate"] |= {"track": "own", "fallback": None}
     check_study(config)
 
 

@@ -11,4 +11,4 @@ if __name__ == "__main__":
         corpus = dict(snakemake.params.corpus)
         corpus["path"] = files.get("text")
         corpus["vocabulary"] = files.get("vocabulary", corpus["vocabulary"])
-        prepare_corpus(corpus, snakemake.params.block, Path(snakemake.output[0]).parent)
+        prepare_corpus(corpus, Path(snakemake.output[0]).parent)

@@ -21,6 +21,8 @@ STUDY_ARM_KEYS = ("gated", "unmatched")
 E_BRANCHFORMER = "e_branchformer"
 # the release that the track espnet is pinned to; part of its trainings' settings
 ESPNET_VERSION = "202611"
+# what results/ holds beside a folder a run
+RESULT_NAMES = ("README.md", "bench", "speed")
 # where the recordings lie is no setting: the prepared data's hashes stand for them
 LOCATION_KEYS = ("path", "download")
 
@@ -64,8 +66,13 @@ def validate_config(config: dict[str, Any], schema: str | os.PathLike | None = N
 
     _refuse_non_finite(config)
     schema = Path(schema) if schema else Path(__file__).resolve().parents[2] / "config" / "schema.json"
-    validator = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
-    error = jsonschema.exceptions.best_match(validator.iter_errors(config))
+    draft = jsonschema.Draft202012Validator
+    # JSON takes 1.0 for an integer; as a setting it differs from 1
+    types = draft.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
+    validator = jsonschema.validators.extend(draft, type_checker=types)
+    error = jsonschema.exceptions.best_match(
+        validator(json.loads(schema.read_text(encoding="utf-8"))).iter_errors(config)
+    )
     if error is not None:
         raise UserError("config: " + _explain(error))
     arms = config["arms"]
@@ -76,6 +83,7 @@ def validate_config(config: dict[str, Any], schema: str | os.PathLike | None = N
         for name in names:
             if name not in arms:
                 raise UserError(f"config: {where} names {name!r}, which is not among the arms: {_suggest(name, arms)}")
+    check_planned("comparison.planned", config["comparison"]["planned"])
     sets = set(evaluation_sets(config))
     for name in config["study"]["arms"]:
         if arms[name].get("architecture") == E_BRANCHFORMER:
@@ -103,7 +111,11 @@ def validate_config(config: dict[str, Any], schema: str | os.PathLike | None = N
         raise UserError(
             f"config: granite.checkpoints has two rows named {repeated[0]!r} (a CTC head's row ends in -ctc): rename one"
         )
-    if config.get("algebra", {}).get("run") == config["run"]:
+    algebra_run = config.get("algebra", {}).get("run")
+    for where, run in (("run", config["run"]), ("algebra.run", algebra_run)):
+        if run in RESULT_NAMES:
+            raise UserError(f"config: {where}: results/{run} holds something else: give the run another name")
+    if algebra_run == config["run"]:
         raise UserError(f"config: run and algebra.run are both {config['run']!r}: give them different names")
     if arms[config["gate"]["arm"]].get("gated"):
         raise UserError(f"config: arms.{config['gate']['arm']}.gated: the gate's own arm cannot wait for the gate")
@@ -112,6 +124,17 @@ def validate_config(config: dict[str, Any], schema: str | os.PathLike | None = N
     if low is not None and high is not None and low > high:
         raise UserError(f"config: language.gate.low {low} is above language.gate.high {high}: no perplexity could pass")
     _check_heads(config)
+
+
+def check_planned(where: str, pairs: list[list[str]]) -> None:
+    """Refuse a contrast of an arm with itself and one that is listed twice, in either order; `where` is the list's key."""
+    seen: set[frozenset[str]] = set()
+    for a, b in pairs:
+        if a == b:
+            raise UserError(f"config: {where}: [{a}, {b}] compares an arm with itself: name two arms")
+        if {a, b} in seen:
+            raise UserError(f"config: {where}: [{a}, {b}] is listed twice: leave one out")
+        seen.add(frozenset((a, b)))
 
 
 def _refuse_non_finite(value: Any, where: str = "") -> None:
@@ -152,6 +175,9 @@ def _explain(error: Any) -> str:
             return f"{where}: unknown key {unknown[0]!r}: {_suggest(unknown[0], known)}"
     if error.validator == "required":
         return f"{where}: {error.message}"
+    if error.validator == "type" and "integer" in error.validator_value and isinstance(error.instance, float):
+        cure = f": write {error.instance:.0f}" if error.instance.is_integer() else ""
+        return f"{where}: {error.instance!r} is not a whole number{cure}"
     if error.validator == "enum":
         return f"{where}: {error.instance!r} is not one of {', '.join(map(str, error.validator_value))}"
     return f"{where}: {error.message}"

@@ -1,16 +1,18 @@
 """The study's text: published counts on the real WikiText-2, blocks, and what is said of bad files."""
 
+import copy
 import lzma
 import math
+import shutil
 import zipfile
 
 import numpy as np
 import pytest
 
 from geomix.errors import UserError
-from geomix.files import sha256
+from geomix.files import sha256, write_json
 from geomix.language import text
-from geomix.language.corpus import prepare_corpus, read_blocks, read_summary
+from geomix.language.corpus import count_blocks, prepare_corpus, read_blocks, read_summary
 from geomix.language.perplexity import cross_entropy_of_unigrams, perplexities, unigram_entropy
 from geomix.language.text import BERT_VOCABULARY, download, python_documentation, read_text
 from geomix.language.wordpiece import encode, load_wordpiece, train_wordpiece
@@ -28,7 +30,7 @@ def wikitext(data_dir):
 def builtin(tmp_path_factory):
     folder = tmp_path_factory.mktemp("builtin")
     corpus = {"name": "python", "kind": "builtin", "unk": None, "vocabulary": 1000}
-    return folder, prepare_corpus(corpus, 128, folder)
+    return folder, prepare_corpus(corpus, folder)
 
 
 @pytest.mark.parametrize(
@@ -42,10 +44,10 @@ def test_wordpiece_counts_of_the_real_wikitext(wikitext, tmp_path, unk, counts):
     vocabulary = wikitext / "bert-base-uncased-vocab.txt"
     assert sha256(vocabulary) == BERT_VOCABULARY[1]
     corpus = {"name": "wikitext-2", "kind": "wikitext", "version": "tokenised", "path": wikitext, "unk": unk}
-    summary = prepare_corpus({**corpus, "vocabulary": str(vocabulary)}, 128, tmp_path)
+    summary = prepare_corpus({**corpus, "vocabulary": str(vocabulary)}, tmp_path)
     assert {split: part["tokens"] for split, part in summary["splits"].items()} == counts
     assert summary["vocabulary"] == 30_522
-    for part in summary["splits"].values():
+    for part in count_blocks(summary, 128)["splits"].values():
         assert part["blocks"] * 129 + part["dropped_tail"] == part["tokens"]
     # unigram entropy of valid and test together: 6.14 nats with <unk> in four pieces; their share is a fifth
     both = np.concatenate([np.load(tmp_path / f"{split}.npy") for split in ("valid", "test")])
@@ -85,8 +87,27 @@ def test_the_published_archive_is_read(tmp_path, monkeypatch):
     corpus = {"kind": "wikitext", "version": "raw", "path": archive}
     assert read_text(corpus) == {"train": "a b\n", "valid": "c\n", "test": "d e f\n"}
     archive.write_bytes(b"not found")
-    with pytest.raises(UserError, match="not the WikiText-2 archive"):
+    with pytest.raises(UserError, match=r"not the WikiText-2 archive .*: give the published one"):
         read_text(corpus)
+    # only what geomix fetched itself is removed
+    monkeypatch.setattr(text, "FETCHED_ARCHIVE", str(archive))
+    with pytest.raises(UserError, match="remove it to have it fetched again"):
+        read_text(corpus)
+
+
+@pytest.mark.parametrize("fault", ["utf-8", "deflate"])
+def test_a_damaged_archive_is_named(tmp_path, fault):
+    archive = tmp_path / "wikitext.zip"
+    words = bytes(range(128, 256)) if fault == "utf-8" else b"a b c d " * 50
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for split in ("train", "valid", "test"):
+            file.writestr(f"wiki.{split}.raw", words)
+    if fault == "deflate":
+        data = archive.read_bytes()
+        start = 30 + len("wiki.train.raw")  # behind the first entry's header
+        archive.write_bytes(data[:start] + b"\xff" * 8 + data[start + 8 :])
+    with pytest.raises(UserError, match="wikitext.zip: not the WikiText-2 archive"):
+        read_text({"kind": "wikitext", "version": "raw", "path": archive})
 
 
 def test_download_keeps_nothing_that_is_not_the_published_file(tmp_path):
@@ -108,13 +129,65 @@ def test_blocks_tile_the_text(builtin):
     tokens = np.load(folder / "train.npy")
     assert blocks.shape == (len(tokens) // 129, 129)
     assert (blocks.ravel() == tokens[: blocks.size]).all()
-    assert summary["splits"]["train"]["dropped_tail"] == len(tokens) - blocks.size
+    counted = count_blocks(summary, 128)["splits"]["train"]
+    assert (counted["blocks"], counted["dropped_tail"]) == (len(blocks), len(tokens) - blocks.size)
     assert read_summary(folder) == summary
+    with pytest.raises(UserError, match=r"valid.npy: [0-9]+ tokens are less than a block of 999999 \+ 1"):
+        read_blocks(folder, "valid", 999_999)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda tokens, file: np.save(file, tokens > 5),
+        lambda tokens, file: np.save(file, tokens.astype(np.float32)),
+        lambda tokens, file: np.save(file, tokens.astype(np.int64)),
+        lambda tokens, file: np.save(file, tokens[::-1]),
+        lambda tokens, file: np.save(file, tokens[:-1]),
+        lambda tokens, file: np.save(file, tokens + 100_000),
+        lambda tokens, file: np.save(file, np.array([{}]), allow_pickle=True),
+        lambda tokens, file: np.savez(file, tokens),
+        lambda tokens, file: file.write(b""),
+        lambda tokens, file: file.write(b"\x93NUMPY\x01\x00v\x00{"),
+    ],
+    ids=["bool", "float", "int64", "reversed", "cut", "shifted", "pickle", "zip", "empty", "header"],
+)
+def test_a_token_file_that_preparation_did_not_write_is_refused(builtin, tmp_path, write):
+    shutil.copytree(builtin[0], tmp_path, dirs_exist_ok=True)
+    tokens = np.load(tmp_path / "valid.npy")
+    with open(tmp_path / "valid.npy", "wb") as file:
+        write(tokens, file)
+    with pytest.raises(UserError, match="valid.npy: is not the file that preparation wrote: remove it and run again"):
+        read_blocks(tmp_path, "valid", 128)
+    read_blocks(tmp_path, "test", 128)
+
+
+def test_a_missing_token_file_and_a_folder_in_its_place_are_named(builtin, tmp_path):
+    shutil.copy(builtin[0] / "corpus.json", tmp_path)
+    (tmp_path / "valid.npy").mkdir()
+    for split in ("train", "valid"):
+        with pytest.raises(UserError, match=f"{split}.npy: cannot be read"):
+            read_blocks(tmp_path, split, 128)
+
+
+@pytest.mark.parametrize(
+    "key", ["vocabulary", "unigram_entropy", "hashes.train", "splits.valid", "splits.valid.tokens"]
+)
+def test_a_summary_without_a_key_is_named(builtin, tmp_path, key):
+    summary = copy.deepcopy(builtin[1])
+    *parents, last = key.split(".")
+    place = summary
+    for parent in parents:
+        place = place[parent]
+    del place[last]
+    write_json(tmp_path / "corpus.json", summary)
+    with pytest.raises(UserError, match=f"corpus.json: has no '{key}"):
+        read_summary(tmp_path)
 
 
 def test_builtin_text_needs_nothing_and_its_pieces_spell_it(builtin):
     folder, summary = builtin
-    assert summary["vocabulary"] == 1000 and summary["splits"]["train"]["blocks"] > 500
+    assert summary["vocabulary"] == 1000 and summary["splits"]["train"]["tokens"] > 64_500
     tokenizer = load_wordpiece(folder / "vocab.txt")
     ids = encode(tokenizer, "The Class Statement, éd.")
     assert tokenizer.decode(ids.tolist()) == "the class statement, ed."
@@ -155,8 +228,19 @@ def test_bad_vocabularies_are_named(tmp_path):
         load_wordpiece(tmp_path / "absent.txt")
     with pytest.raises(UserError, match="a piece stands twice"):
         load_wordpiece_of("[UNK]", "a", "a")
-    with pytest.raises(UserError, match=r"lacks \[UNK\]"):
+    with pytest.raises(UserError, match=r"vocab.txt: the vocabulary lacks \[UNK\]"):
         load_wordpiece_of("a")
+    with pytest.raises(UserError, match="not a vocabulary file .*directory"):
+        load_wordpiece(tmp_path)
+
+
+@pytest.mark.parametrize("pieces", [["[UNK]"], ["[UNK]", "the", "."]])
+def test_a_vocabulary_that_does_not_spell_the_text_is_refused(tmp_path, pieces):
+    (tmp_path / "few.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+    corpus = {"name": "python", "kind": "builtin", "vocabulary": str(tmp_path / "few.txt")}
+    with pytest.raises(UserError, match=r"few.txt: [0-9]+% of the training tokens are \[UNK\]"):
+        prepare_corpus(corpus, tmp_path / "out")
+    assert not (tmp_path / "out" / "train.npy").exists()
 
 
 def test_both_perplexities():

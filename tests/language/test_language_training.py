@@ -1,5 +1,6 @@
 """Training the language models: batches, perplexity, collapse to the unigram table and its detector, resume, diagnostics."""
 
+import hashlib
 import json
 import math
 import re
@@ -42,7 +43,8 @@ def data(tmp_path_factory):
         }
         for split, ids in splits.items()
     }
-    summary = {"name": "chain", "vocabulary": VOCABULARY, "block": BLOCK, "splits": parts, "hashes": {"train": "x"}}
+    summary = {"name": "chain", "vocabulary": VOCABULARY, "splits": parts}
+    summary["hashes"] = {split: hashlib.sha256(ids.tobytes()).hexdigest() for split, ids in splits.items()}
     write_json(folder / "corpus.json", {**summary, "unigram_entropy": unigram_entropy(splits["train"])})
     return folder
 
@@ -115,6 +117,7 @@ def test_a_run_learns_context_and_leaves_its_record(data, tmp_path, mixer):
     # the model on disk is the best epoch's, and needs nothing else
     model = load_language_model(tmp_path / "out")
     assert task_of(data).perplexity(model, "test") == pytest.approx(record["perplexity"]["test"], rel=1e-6)
+    assert (record["data"]["block"], record["data"]["splits"]["valid"]["blocks"]) == (BLOCK, 30)
     for key in ("commit", "device", "packages", "wall_seconds", "parameters", "tokens_per_second", "settings_hash"):
         assert key in record
 

@@ -34,7 +34,7 @@ def test_claims_follow_the_records(tmp_path):
 
 def test_language_claims_are_the_planned_contrasts_on_the_test_text(tmp_path):
     assert [c.status for c in claims_of_language(tmp_path, "text")] == ["not run"]
-    write_json(tmp_path / "parity.json", {"sentence": "transformer has a validation perplexity of 90.0"})
+    write_json(tmp_path / "parity.json", {"sentence": "transformer has a validation perplexity of 90.0", "seeds": [0]})
     planned = {
         "a": "grassmann",
         "b": "transformer",
@@ -51,7 +51,7 @@ def test_language_claims_are_the_planned_contrasts_on_the_test_text(tmp_path):
     ]
     write_json(tmp_path / "comparisons.json", entries)
     baseline, contrast = claims_of_language(tmp_path, "text")
-    assert baseline.figure == "transformer has a validation perplexity of 90.0"
+    assert baseline.figure == "transformer has a validation perplexity of 90.0; seed 0"
     assert contrast.claim == "text: grassmann over transformer"
     assert contrast.figure == "perplexity ratio 1.234 [0.900, 1.600], 3 + 3 seeds: tie"
 

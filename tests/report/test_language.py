@@ -40,7 +40,7 @@ def write_study(root, kind="wikitext", version="raw", low=241.0, high=253.6, mod
         "references": [{"system": "paper, Transformer", "source": "arXiv 2512.19428", "valid": 248.4}],
     }
     write_json(root / "study.json", study)
-    splits = {split: {"tokens": 1000, "unigram_cross_entropy": 7.2} for split in ("train", "valid", "test")}
+    splits = {split: {"tokens": 1000, "blocks": 160, "unigram_cross_entropy": 7.2} for split in ("train", "valid", "test")}
     for arm, perplexities in values.items():
         for seed, value in enumerate(perplexities):
             here = root / arm / f"seed{seed}"
@@ -50,6 +50,7 @@ def write_study(root, kind="wikitext", version="raw", low=241.0, high=253.6, mod
                 "parameters": 12_585_472,
                 "unmatched": False,
                 "best_epoch": 20,
+                "updates": 150,
                 "tokens_per_second": 1000.0,
                 "device": "a test",
                 "commit": "0" * 40,
@@ -115,6 +116,23 @@ def test_gate_on_the_published_range(tmp_path, seed0, passed, words):
             pass_gate(tmp_path / "parity.json")
 
 
+@pytest.mark.parametrize(
+    "low, high, passed, words",
+    [
+        (None, 300.0, True, "published bound at most 300: parity reached"),
+        (None, 10.0, False, "published bound at most 10: parity not reached, above it"),
+        (241.0, None, True, "published bound at least 241: parity reached"),
+        (300.0, None, False, "published bound at least 300: parity not reached, below it"),
+        (None, None, True, "there is no published number"),
+    ],
+)
+def test_a_gate_of_one_bound_holds_to_it(tmp_path, low, high, passed, words):
+    write_study(tmp_path, low=low, high=high)
+    parity = read_json(tmp_path / "parity.json")
+    assert (parity["passed"], parity["anchor"]) == (passed, "transformer" if passed else None)
+    assert words in parity["sentence"]
+
+
 def test_without_a_published_number_the_gate_is_recorded_and_open(tmp_path):
     write_study(tmp_path, kind="builtin", version=None, low=None, high=None, mode="record")
     assert "there is no published number for wikitext-2-raw" in pass_gate(tmp_path / "parity.json")
@@ -142,6 +160,7 @@ def test_tables(folder):
     assert "| grassmann / transformer | 1.331 | 1.301 to 1.362 |" in text
     assert "| paper, Transformer |" in text and "248.4" in text
     assert "unigram entropy of the training tokens 7.190 nats, perplexity 1326" in text
+    assert "; 150 updates (30 epochs) of 32 blocks each" in text
     assert "| grassmann | end | 0.90 0.80 | 0.10 % | 0.50 0.50 |" in text
     for name in ("perplexity", "training", "pairs"):
         for form in ("svg", "png"):

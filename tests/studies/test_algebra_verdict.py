@@ -80,6 +80,12 @@ def test_few_tables_are_named_and_a_perfect_score_is_no_infinite_ratio():
     assert perfect.verdict == UNINFORMATIVE and perfect.separated == 0
 
 
+def test_a_task_that_no_arm_has_learned_is_named():
+    lost = {arm: [[0.9] * SEEDS] * (8 if arm == "shuffled" else 1) for arm in made_up()}
+    assert verdict_of(**lost).warnings == ("no arm has learned the task: the least error is 0.9",)
+    assert verdict_of().warnings == ()
+
+
 def test_departures_from_what_was_expected():
     task = TASKS["rotors_spin3"]
     rows = {row["arm"]: row for row in compare_expectations(task, made_up(quaternion=[BAD]))}

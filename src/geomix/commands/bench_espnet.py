@@ -8,6 +8,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from geomix.commands.arguments import positive, whole
 from geomix.errors import UserError
 
 
@@ -15,11 +16,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `geomix bench espnet`."""
     parser.add_argument("--configfile", nargs="+", default=[], metavar="F", help="overlays on config.yaml")
     parser.add_argument("--arm", default="attention", help="default: %(default)s")
-    parser.add_argument("--utterances", type=int, default=4, metavar="N", help="in the batch (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=12.0, metavar="S", help="of each (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=7, metavar="N", help="steps of each track (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
-    parser.add_argument("--operations", type=int, default=10, metavar="N", help="in the profile (default: %(default)s)")
+    parser.add_argument(
+        "--utterances", type=whole(), default=4, metavar="N", help="in the batch (default: %(default)s)"
+    )
+    parser.add_argument("--seconds", type=positive, default=12.0, metavar="S", help="of each (default: %(default)s)")
+    parser.add_argument(
+        "--rounds", type=whole(), default=7, metavar="N", help="steps of each track (default: %(default)s)"
+    )
+    parser.add_argument("--threads", type=whole(), default=1, help="CPU threads (default: %(default)s)")
+    parser.add_argument(
+        "--operations", type=whole(), default=10, metavar="N", help="in the profile (default: %(default)s)"
+    )
     parser.add_argument("--out", type=Path, default=Path("results/bench"), metavar="DIR", help="default: %(default)s")
 
 

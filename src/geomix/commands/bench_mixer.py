@@ -9,6 +9,7 @@ from pathlib import Path
 
 import matplotlib
 
+from geomix.commands.arguments import positive, whole, wholes
 from geomix.errors import UserError
 from geomix.files import write_text
 from geomix.report.figures import COLOURS, MARKERS, STYLE, save_figure
@@ -23,24 +24,27 @@ FORMS = ("paper", "anchored", "fused")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `geomix bench mixer`."""
     parser.add_argument("--out", type=Path, default=Path("results/bench"), help="folder of mixer.csv and its figure")
-    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument("--threads", type=whole(), default=1, help="CPU threads (default 1)")
     parser.add_argument("--kinds", default="wedge symmetric", help="pair products, separated by blanks")
-    parser.add_argument("--lengths", default="128 512 4096", help="sequence lengths; each fills --frames frames")
-    parser.add_argument("--frames", type=int, default=16384, help="frames of a step (default 16384)")
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--rank", type=int, default=32)
+    parser.add_argument(
+        "--lengths", type=wholes, default="128 512 4096", help="sequence lengths; each fills --frames frames"
+    )
+    parser.add_argument("--frames", type=whole(), default=16384, help="frames of a step (default 16384)")
+    parser.add_argument("--width", type=whole(), default=256)
+    parser.add_argument("--rank", type=whole(2), default=32)
     parser.add_argument(
         "--dtype", default=None, choices=("fp32", "bf16"), help="autocast type (default: bf16 on CUDA, else fp32)"
     )
-    parser.add_argument("--seconds", type=float, default=1.0, help="measuring time a row")
+    parser.add_argument("--seconds", type=positive, default=1.0, help="measuring time a row")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure, print and write mixer.csv."""
     import torch
 
-    from geomix.commands.bench_product import Timer, _cpu_name
+    from geomix.commands.bench_product import Timer
+    from geomix.training.devices import device_name
 
     device = torch.device(arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if device.type == "cuda" and not torch.cuda.is_available():
@@ -48,11 +52,11 @@ def run(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(arguments.threads)
     low = (arguments.dtype or ("bf16" if device.type == "cuda" else "fp32")) == "bf16"
     measure = Timer(device, arguments.seconds)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name()
+    name = device_name(device)
     rows = []
     for kind in arguments.kinds.split():
-        for length in (int(n) for n in arguments.lengths.split()):
-            if length < 1 or arguments.frames % length:
+        for length in arguments.lengths:
+            if arguments.frames % length:
                 raise UserError(f"--lengths {length}: it must divide the {arguments.frames} frames of a step")
             for row in _measure(arguments, kind, length, device, low, measure):
                 row.update(device=name, threads=arguments.threads, dtype="bf16" if low else "fp32")

@@ -6,11 +6,13 @@ import argparse
 import csv
 import io
 import json
+import re
 import statistics
 import time
 from importlib.util import find_spec
 from pathlib import Path
 
+from geomix.commands.arguments import positive, whole, wholes
 from geomix.errors import UserError
 from geomix.files import atomic_path, write_text
 
@@ -38,16 +40,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("results/bench"), help="folder of product.csv, .json, .png and .svg"
     )
-    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument("--threads", type=whole(), default=1, help="CPU threads (default 1)")
     parser.add_argument(
-        "--cases", default=None, help="e.g. 3,3 5,3: n,k separated by blanks (default: the article's four)"
+        "--cases",
+        type=_cases,
+        default=None,
+        help="e.g. '3,3 5,3': n,k separated by blanks (default: the article's four)",
     )
     parser.add_argument(
-        "--batches", default=None, help="e.g. '1 128 65536' (default: 1 to 65536; on a GPU up to 4194304)"
+        "--batches", type=wholes, default=None, help="e.g. '1 128 65536' (default: 1 to 65536; on a GPU up to 4194304)"
     )
     parser.add_argument("--forms", default=None, help=f"some of: {' '.join(FORMS)}")
-    parser.add_argument("--seconds", type=float, default=0.3, help="measuring time a row (default 0.3)")
+    parser.add_argument("--seconds", type=positive, default=0.3, help="measuring time a row (default 0.3)")
     parser.add_argument(
         "--compile-terms",
         type=int,
@@ -57,12 +62,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--linear", action=argparse.BooleanOptionalAction, default=True, help="also time linear layers")
 
 
+def _cases(text: str) -> tuple[tuple[int, int], ...]:
+    """`3,3 5,3` to pairs (n, k): n vectors, grades up to k."""
+    found = re.findall(r"(?<!\S)([1-9]),([1-9])(?!\S)", text)
+    if not found or len(found) != len(text.split()) or any(k > n for n, k in found):
+        raise argparse.ArgumentTypeError(f"{text!r}: give pairs n,k with 1 <= k <= n <= 9, such as '3,3 5,3'")
+    return tuple((int(n), int(k)) for n, k in found)
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Measure, print and write the table and the plot."""
     import torch
 
     from geomix.algebra import Algebra
     from geomix.kernels.product.cpu import keep_freed_memory
+    from geomix.training.devices import device_name
 
     device = torch.device(arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if device.type == "cuda" and not torch.cuda.is_available():
@@ -71,8 +85,8 @@ def run(arguments: argparse.Namespace) -> None:
     torch.manual_seed(0)
     if device.type == "cpu" and keep_freed_memory():
         print("glibc keeps freed memory, for every form: page faults of the allocator are not measured")
-    cases = _numbers(arguments.cases, CASES, pairs=True)
-    batches = _numbers(arguments.batches, BATCHES + (GPU_BATCHES if device.type == "cuda" else ()))
+    cases = arguments.cases or CASES
+    batches = arguments.batches or BATCHES + (GPU_BATCHES if device.type == "cuda" else ())
     forms = arguments.forms.split() if arguments.forms else list(FORMS)
     for form in forms:
         if form not in FORMS:
@@ -87,7 +101,7 @@ def run(arguments: argparse.Namespace) -> None:
             _show(rows, f"n{n} k{k}", batch)
     if arguments.linear:
         rows += _linear_rows(device, measure)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name()
+    name = device_name(device)
     for row in rows:
         row.update(device=name, threads=arguments.threads)
     _write(rows, arguments.out)
@@ -290,22 +304,6 @@ def _show(rows, case, batch):
                 f"   {row['form']:<22} {row['direction']:<17} {row['median_us']:>12.1f} us  "
                 f"{row['median_us'] / row['floor_us']:>8.1f} x floor   error {row['error']:.1e}"
             )
-
-
-def _numbers(text, default, pairs=False):
-    if text is None:
-        return default
-    try:
-        if pairs:
-            return tuple(tuple(int(v) for v in item.split(",")) for item in text.split())
-        return tuple(int(v) for v in text.split())
-    except ValueError:
-        raise UserError(f"{text!r} is not a list of numbers such as {'3,3 5,3' if pairs else '1 128 65536'}") from None
-
-
-def _cpu_name() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "CPU")
 
 
 def _write(rows, folder: Path) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from geomix.commands.arguments import whole
 from geomix.errors import UserError
 from geomix.files import write_json
 
@@ -19,15 +20,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `geomix bench step`."""
     parser.add_argument("--configfile", nargs="+", default=[], metavar="F", help="overlays on config.yaml")
     parser.add_argument("--arms", nargs="+", metavar="ARM", help="arms to run (default: those of the study)")
-    parser.add_argument("--steps", type=int, metavar="N", help="batches to time (default: 300 on a GPU, 3 on a CPU)")
+    parser.add_argument(
+        "--steps", type=whole(), metavar="N", help="batches to time (default: 300 on a GPU, 3 on a CPU)"
+    )
     parser.add_argument(
         "--batch-bins",
-        type=int,
+        type=whole(),
         metavar="N",
         help=f"padded samples and tokens x vocabulary a batch (default: the config's; on a CPU at most {CPU_BATCH_BINS:,})",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
+    parser.add_argument("--threads", type=whole(), default=1, help="CPU threads (default: %(default)s)")
     parser.add_argument("--profile", action="store_true", help="print the operations that take most time, per arm")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements there too")
 
@@ -46,13 +49,15 @@ COLUMNS = (
 
 def run(arguments: argparse.Namespace) -> None:
     """Print a table with a row an arm; each arm is measured in a process of its own, whose peak memory it is."""
-    from geomix.config import load_config
+    from geomix.config import E_BRANCHFORMER, load_config
 
     config = load_config(*arguments.configfile)
     options = {key: getattr(arguments, key) for key in ("steps", "batch_bins", "device", "threads", "profile")}
     arms = arguments.arms or config["study"]["arms"]
     if unknown := [arm for arm in arms if arm not in config["arms"]]:
         raise UserError(f"--arms {unknown[0]}: no such arm; the config has {', '.join(config['arms'])}")
+    if foreign := [arm for arm in arms if config["arms"][arm].get("architecture") == E_BRANCHFORMER]:
+        raise UserError(f"--arms {foreign[0]}: a model of ESPnet's, which has no training step here: leave it out")
     rows = []
     print(f"{'arm':<22}" + "".join(f"{name:>{width}}" for name, width, _ in COLUMNS))
     for arm in arms:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from geomix.commands.arguments import whole
 from geomix.files import write_json
 from geomix.report.comparisons import compare_systems
 from geomix.report.study import by_speaker
@@ -19,22 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", type=Path, metavar="HYP_A", help="the same for the hypotheses of system A")
     parser.add_argument("b", type=Path, metavar="HYP_B", help="and of system B")
     parser.add_argument("--utt2spk", type=Path, required=True, metavar="FILE", help="Kaldi utt2spk file")
-    parser.add_argument("--resamples", type=_count, default=10_000, metavar="N", help="default: 10,000")
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the bootstrap; default: 0")
+    parser.add_argument("--resamples", type=whole(), default=10_000, metavar="N", help="default: 10,000")
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="of the bootstrap; default: 0")
     parser.add_argument("--normaliser", default="none", choices=sorted(NORMALISERS), help="default: none")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the comparison there as well")
-
-
-def _count(text: str) -> int:
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} resamples: ask for at least 1")
-    return int(text)
-
-
-def _seed(text: str) -> int:
-    if int(text) < 0:
-        raise argparse.ArgumentTypeError(f"{text}: a seed is 0 or above")
-    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -57,15 +57,16 @@ def subsampling_of(model: Mapping[str, Any]) -> int:
 
 def check_study(config: Mapping[str, Any]) -> None:
     """Refuse a study whose arms ESPnet cannot train, before anything runs; `UserError` names the arm and the setting."""
-    if "espnet" not in config["study"]["tracks"]:
-        return
-    for arm in config["study"]["arms"]:
+    gate = config["gate"]
+    arms = list(config["study"]["arms"]) if "espnet" in config["study"]["tracks"] else []
+    arms += [anchor["arm"] for anchor in (gate, gate["fallback"]) if anchor and anchor["track"] == "espnet"]
+    for arm in dict.fromkeys(arms):
         settings = training_settings(config, arm, 0, "espnet")
         try:
             model_keys(settings)
             training_keys(settings, gpu=True, updates=1)  # whether there is a GPU is for the training job to see
         except UserError as error:
-            raise UserError(f"config: study.tracks names espnet, and arm {arm!r}: {error}") from None
+            raise UserError(f"config: arm {arm!r} on the track espnet: {error}") from None
 
 
 def model_keys(settings: Mapping[str, Any]) -> dict[str, Any]:

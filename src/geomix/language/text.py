@@ -6,6 +6,7 @@ import lzma
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from pathlib import Path
 
 from geomix.errors import UserError
@@ -23,6 +24,9 @@ BERT_VOCABULARY = (
     "https://huggingface.co/bert-base-uncased/resolve/main/vocab.txt",
     "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
 )
+
+# where the workflow puts the archive when the config gives no path
+FETCHED_ARCHIVE = "data/language/wikitext-2-raw-v1.zip"
 
 # word tokens of WikiText-2 with one end of line a line (Merity et al. 2016, arXiv 1609.07843, table 1); both versions
 # have the same words, the tokenised one with 13 thousand rare types replaced by <unk>
@@ -83,8 +87,10 @@ def _read_archive(path: Path) -> dict[str, str]:
         with zipfile.ZipFile(path) as archive:
             names = {n.rsplit("/", 1)[-1]: n for n in archive.namelist()}
             return {s: archive.read(names[f"wiki.{s}.raw"]).decode("utf-8") for s in SPLITS}
-    except (OSError, zipfile.BadZipFile, KeyError) as error:
-        raise UserError(f"{path}: not the WikiText-2 archive ({error}): remove it to have it fetched again") from None
+    except (OSError, zipfile.BadZipFile, zlib.error, KeyError, EOFError, RuntimeError, UnicodeDecodeError) as error:
+        fetched = path == Path(FETCHED_ARCHIVE)
+        cure = "remove it to have it fetched again" if fetched else "give the published one (language.corpus.path)"
+        raise UserError(f"{path}: not the WikiText-2 archive ({error}): {cure}") from None
 
 
 def python_documentation() -> dict[str, str]:

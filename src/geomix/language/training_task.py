@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from geomix.config import settings_hash
 from geomix.errors import UserError
 from geomix.files import atomic_path, write_json
-from geomix.language.corpus import read_blocks, read_summary
+from geomix.language.corpus import count_blocks, read_blocks, read_summary
 from geomix.language.perplexity import perplexities
 from geomix.mixers import Frames, PairMixer
 from geomix.models.diagnostics import mixer_diagnostics
@@ -87,7 +87,7 @@ class LanguageTask:
 
     def largest(self) -> Sequence[Batch]:
         """Any full batch: all are of one size."""
-        return [self._in_order("train")[0]]
+        return [self.in_order("train")[0]]
 
     def describe(self, batch: Batch) -> str:
         """Size of a batch in words."""
@@ -107,12 +107,13 @@ class LanguageTask:
     def perplexity(self, model: TransformerLM, split: str) -> dict[str, float]:
         """Both perplexities (`perplexity.perplexities`) of a model in eval mode on a split, blocks in order."""
         losses, tokens = [], []
-        for batch in self._in_order(split):
+        for batch in self.in_order(split):
             losses.append(model(**batch.inputs)["loss"])
             tokens.append(batch.work)
         return perplexities(torch.stack(losses).tolist(), tokens)
 
-    def _in_order(self, split: str) -> _Batches:
+    def in_order(self, split: str) -> Sequence[Batch]:
+        """All blocks of a split as they stand in the text."""
         blocks = self._splits[split]
         return _Batches(blocks, torch.arange(len(blocks)), self.batch)
 
@@ -184,9 +185,9 @@ def train_arm(
     model.load_state_dict(load_file(state / f"epoch-{best}.safetensors"))
     model.eval()
 
-    blocks = torch.from_numpy(read_blocks(data, "valid", config.positions)[:batch, :-1]).long()
+    tokens = task.in_order("valid")[0].inputs["tokens"]
     start = build_model(settings, summary["vocabulary"]).eval()
-    found = {"start": partner_diagnostics(start, blocks), "end": partner_diagnostics(model, blocks.to(place))}
+    found = {"start": partner_diagnostics(start, tokens.cpu()), "end": partner_diagnostics(model, tokens)}
     perplexity = {split: task.perplexity(model, split) for split in ("valid", "test")}
     write_json(out / "diagnostics.json", found)
     save_language_model(model, out)
@@ -205,7 +206,7 @@ def train_arm(
         "flops_per_token": task.flops_per_unit,
         "settings": dict(settings),
         "settings_hash": state.name,
-        "data": summary,
+        "data": count_blocks(summary, config.positions),
         "best_epoch": best,
         "perplexity": perplexity,
         "tokens_per_second": round(run.rate, 1),

@@ -76,8 +76,6 @@ def encode(tokenizer, text: str, unk: str | None = None) -> np.ndarray:
 def _tokenizer(vocabulary: dict[str, int]):
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-    if UNK not in vocabulary:
-        raise UserError(f"the vocabulary lacks {UNK}: give a WordPiece vocabulary with one piece a line")
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=UNK, max_input_chars_per_word=100))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -88,8 +86,10 @@ def _tokenizer(vocabulary: dict[str, int]):
 def _read_pieces(path: Path) -> list[str]:
     try:
         pieces = path.read_text(encoding="utf-8").splitlines()
-    except (FileNotFoundError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not a vocabulary file ({error}): give one with one piece a line") from None
     if len(set(pieces)) != len(pieces):
         raise UserError(f"{path}: a piece stands twice: give a vocabulary file with one piece a line")
+    if UNK not in pieces:
+        raise UserError(f"{path}: the vocabulary lacks {UNK}: give a WordPiece vocabulary with one piece a line")
     return pieces

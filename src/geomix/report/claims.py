@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from geomix.files import read_json
-from geomix.report.parity import trainings_measured
+from geomix.report.parity import seeds_named, trainings_measured
 from geomix.report.study import Study
 from geomix.report.text import interval_text, markdown_table
 
@@ -67,8 +67,9 @@ def claims_of_language(folder: str | os.PathLike, question: str) -> list[Claim]:
     folder = Path(folder)
     if not (folder / "comparisons.json").is_file():
         return [Claim(question, "not run", "-", f"`{folder}`")]
-    parity = read_json(folder / "parity.json", "sentence")
-    found = [Claim(f"{question}: the baseline", "measured", parity["sentence"], f"`{folder}/parity.json`")]
+    parity = read_json(folder / "parity.json", "sentence", "seeds")
+    figure = f"{parity['sentence']}; {seeds_named(parity['seeds'])}"
+    found = [Claim(f"{question}: the baseline", "measured", figure, f"`{folder}/parity.json`")]
     for e in read_json(folder / "comparisons.json", "a", "b", "set", "planned", "verdict"):
         if e["planned"] and e["set"] == "test":
             interval = f" [{e['low']:.3f}, {e['high']:.3f}]" if "low" in e else ""

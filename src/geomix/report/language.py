@@ -18,6 +18,8 @@ import numpy as np
 from geomix.files import read_json, write_json, write_text
 from geomix.language.settings import runs_of
 from geomix.report.figures import COLOURS, MARKERS, STYLE, save_figure
+from geomix.report.parity import seeds_named
+from geomix.report.text import markdown_table
 from geomix.statistics import t_interval_log_perplexity
 from geomix.training.progress import read_log
 
@@ -75,7 +77,7 @@ class LanguageStudy:
 def measure_parity(folder: str | os.PathLike) -> dict[str, Any]:
     """The gate's arm against the published range of validation perplexity (mean over batches); always succeeds.
 
-    Without a published range the outcome is recorded as open and the gate passes.
+    A bound that is null is none; without both the outcome is recorded as open and the gate passes.
     """
     study = LanguageStudy(Path(folder))
     gate = study.settings["gate"]
@@ -86,12 +88,19 @@ def measure_parity(folder: str | os.PathLike) -> dict[str, Any]:
     measured = statistics.fmean(values)
     what = f"{gate['arm']} has a validation perplexity of {measured:.1f}"
     low, high = gate["low"], gate["high"]
-    if low is None or high is None:
+    if low is None and high is None:
         passed, sentence = True, f"{what}; there is no published number for {study.settings['corpus']['name']}"
     else:
-        passed = low <= measured <= high
-        outcome = "reached" if passed else f"not reached, {'above' if measured > high else 'below'} it"
-        sentence = f"{what}, published range {low:g} to {high:g}: parity {outcome}"
+        below, above = low is not None and measured < low, high is not None and measured > high
+        passed = not (below or above)
+        if low is None:
+            published = f"published bound at most {high:g}"
+        elif high is None:
+            published = f"published bound at least {low:g}"
+        else:
+            published = f"published range {low:g} to {high:g}"
+        outcome = "reached" if passed else f"not reached, {'above' if above else 'below'} it"
+        sentence = f"{what}, {published}: parity {outcome}"
     return {
         "arm": gate["arm"],
         "seeds": gate["seeds"],
@@ -158,8 +167,8 @@ def build_report(folder: str | os.PathLike) -> None:
     comparisons = compare_arms(study)
     write_json(study.folder / "comparisons.json", comparisons)
     write_text(study.folder / "tables.csv", _csv(study))
-    write_text(study.folder / "tables.md", _markdown(study, comparisons))
-    draw_figures(study, study.folder / "figures")
+    figures = draw_figures(study, study.folder / "figures")
+    write_text(study.folder / "tables.md", _markdown(study, comparisons, figures))
 
 
 def _row(study: LanguageStudy, arm: str) -> dict[str, Any]:
@@ -193,20 +202,22 @@ def _csv(study: LanguageStudy) -> str:
     return text.getvalue()
 
 
-def _markdown(study: LanguageStudy, comparisons: Sequence[dict[str, Any]]) -> str:
+def _markdown(study: LanguageStudy, comparisons: Sequence[dict[str, Any]], figures: Sequence[str]) -> str:
     settings, record = study.settings, next(iter(study.records.values()))[0]
     data, model = record["data"], record["settings"]["model"]
     splits = ", ".join(f"{part['tokens']:,} {split}" for split, part in data["splits"].items())
-    training = record["settings"]["training"]
+    training, parity = record["settings"]["training"], read_json(study.folder / "parity.json", "sentence", "seeds")
+    # the references are of raw WikiText-2 at full length
+    of_reference = "" if study.comparable else "; raw WikiText-2, the whole recipe"
     parts = [
         f"# Language modelling, run {settings['run']}",
         f"{data['name']}: {splits} tokens of {data['vocabulary']:,} pieces, blocks of {data['block']} + 1; unigram entropy of "
         f"the training tokens {data['unigram_entropy']:.3f} nats, perplexity {np.exp(data['unigram_entropy']):.0f}. "
-        f"{model['blocks']} layers, width {model['width']}, feed-forward {model['ff_dim']}; {training['epochs']} epochs of "
-        f"{training['batch']} blocks an update, learning rate {training['learning_rate']:g}; {record['device']}, commit "
+        f"{model['blocks']} layers, width {model['width']}, feed-forward {model['ff_dim']}; {_length(record)} of "
+        f"{training['batch']} blocks each, learning rate {training['learning_rate']:g}; {record['device']}, commit "
         f"{(record.get('commit') or 'unknown')[:10]}{' (dirty)' if record.get('dirty') else ''}.",
         f"**{study.mark}.**" if study.mark else "",
-        read_json(study.folder / "parity.json")["sentence"] + ".",
+        f"{parity['sentence']} ({seeds_named(parity['seeds'])}).",
         "Perplexity at the epoch with the best validation perplexity, mean and standard deviation over seeds; "
         "the mean over batches (as the published rows) and, by tokens, the mean over tokens.",
         _table(
@@ -220,13 +231,14 @@ def _markdown(study: LanguageStudy, comparisons: Sequence[dict[str, Any]]) -> st
                     *(f"{r[s]:.1f}" if s in r else "" for s in ("valid", "test")),
                     "",
                     "",
-                    r["source"],
+                    r["source"] + of_reference,
                 ]
                 for r in settings["references"]
             ],
         ),
         "## Contrasts",
-        METHOD[0].upper() + METHOD[1:] + ". Contrasts that were not planned are exploratory.",
+        METHOD[0].upper() + METHOD[1:] + ". Contrasts that were not planned are exploratory; "
+        "here on the validation text, in comparisons.json on both.",
         _table(
             ["set", "contrast", "ratio", "95 % interval", "Welch", "verdict"],
             [_contrast_cells(c) for c in comparisons if c["planned"] or c["set"] == "valid"],
@@ -240,7 +252,16 @@ def _markdown(study: LanguageStudy, comparisons: Sequence[dict[str, Any]]) -> st
             "(1 keeps the token, 0 takes the mixture), at the start and after training, seed by seed averaged.",
             diagnostics,
         ]
+    parts += ["## Figures", *(f"![{name}](figures/{name}.svg)" for name in figures)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _length(record: dict[str, Any]) -> str:
+    """How long a training was: `400 updates (0.3 epochs)`."""
+    data, training = record["data"], record["settings"]["training"]
+    seen = record["updates"] * training["batch"] * training.get("accumulation", 1)
+    epochs = seen / data["splits"]["train"]["blocks"]
+    return f"{record['updates']:,} updates ({epochs:.2g} epochs)"
 
 
 def _arm_cells(row: dict[str, Any]) -> list[str]:
@@ -264,8 +285,7 @@ def _contrast_cells(c: dict[str, Any]) -> list[str]:
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(markdown_table(head, rows))
 
 
 def _layers(study: LanguageStudy, arm: str, when: str) -> dict[str, np.ndarray] | None:

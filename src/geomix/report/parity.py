@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +62,12 @@ def _measure(folder: Path, anchor: Mapping[str, Any]) -> dict[str, Any]:
 
 def trainings_measured(parity: Mapping[str, Any]) -> str:
     """Which trainings a parity.json speaks of: `track own, seed 0`."""
-    seeds = ", ".join(map(str, parity["seeds"]))
-    return f"track {parity['track']}, seed{'s' if len(parity['seeds']) > 1 else ''} {seeds}"
+    return f"track {parity['track']}, {seeds_named(parity['seeds'])}"
+
+
+def seeds_named(seeds: Sequence[int]) -> str:
+    """`seed 0`, or `seeds 0, 1`."""
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
 def pass_gate(path: str | os.PathLike) -> str:

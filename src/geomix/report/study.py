@@ -33,6 +33,8 @@ class Study:
         for key in ("run", "corpus", "arms", "study", "comparison", "gate"):
             if not isinstance(settings, dict) or key not in settings:
                 raise UserError(f"{folder / 'study.json'}: has no {key!r}: run the step that describes the study again")
+        if "tracks" not in settings["study"]:
+            raise UserError(f"{folder}: not a speech study; `snakemake language` with its configuration rebuilds its pages")
         return cls(folder, settings)
 
     @property

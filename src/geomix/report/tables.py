@@ -25,6 +25,8 @@ CSV_COLUMNS = (
     "words", "substitutions", "insertions", "deletions", "note",
 )  # fmt: skip
 
+COST_NOTE = "Rates are those of the trainings as they ran: jobs side by side share a machine."
+
 
 @dataclass(frozen=True)
 class Row:
@@ -414,7 +416,7 @@ def render_markdown(results: Results, figures: Sequence[str] = ()) -> str:
             "ESPnet's inference at beam 1 is a prefix search; every comparison of arms uses argmax-collapse.",
         )
     section("Errors by kind", _detail_table(results), "Counts are means over seeds.")
-    section("Cost", _cost_table(results), *_data_lines(results))
+    section("Cost", _cost_table(results), COST_NOTE, *_data_lines(results))
     found = warnings(results)
     if found:
         parts += ["## Warnings", "", *(f"- {line}" for line in found), ""]

@@ -33,16 +33,17 @@ def build_interpretability(folder: str | os.PathLike) -> None:
     sentence = "; ".join(f"{kind}: {', '.join(n for n, t in tests.items() if t['verdict'] == kind)}" for kind in kinds)
     span = lambda v: f"{np.median(v):.2g} ({np.min(v):.2g} to {np.max(v):.2g})"
     rows = [
-        [QUESTIONS[name], test["what"], test["unit"], *(span(test["values"][k]) if k in test["values"] else "-" for k in ("trained", "untrained", "shuffled", "dense")), test["verdict"]]
+        [f"`{name}`: {QUESTIONS[name]}", test["what"], test["unit"], *(span(test["values"][k]) if k in test["values"] else "-" for k in ("trained", "untrained", "shuffled", "dense")), test["verdict"]]
         for name, test in tests.items()
     ]  # fmt: skip
+    counts = ", ".join(f"{len(values)} {kind}" for kind, values in tests["composition"]["values"].items())
     pairs = tests["plane"]["pairs"]
     names = list(pairs["trained"])
     parts = [
         "# Phase 4: do the grades mean something?",
         f"**In one sentence:** {sentence}.",
         "Nothing is assumed interpretable: each question is a number that is also measured on the same network untrained, and trained under random signs. "
-        f"Smaller is better; median (range) over models. {machine_line([found['record']])}",
+        f"Smaller is better; median (range) over models, of which there are {counts}. {machine_line([found['record']])}",
         "\n".join(
             markdown_table(
                 [
@@ -59,7 +60,7 @@ def build_interpretability(folder: str | os.PathLike) -> None:
             )
         ),
         "![The five tests](figures/interpretability.png)",
-        "*Trained Clifford networks, the same untrained, and trained under random signs; a mark a model (table and seed). Below: composed rotations by length, and the effect of a gain on the first layer's bivectors.*",
+        "*Trained Clifford networks, the same untrained, and trained under random signs; a mark a model (table and seed). Below: composed rotations by length, and the effect of a gain on the first layer's bivectors. Values below 0.001 are drawn there.*",
         "Bivectors of products of two rotors that the first layer's bivectors do not explain (median share); the composition passes through R2R1 or R3R2:",
         "\n".join(
             markdown_table(["network", *names], [[kind, *(f"{pairs[kind][n]:.2g}" for n in names)] for kind in pairs])

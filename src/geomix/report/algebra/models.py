@@ -67,11 +67,13 @@ def _perplexities(job: dict[str, Any]) -> list[float]:
 
 def _text_line(job: dict[str, Any]) -> str:
     data, model, training = job["data"], job["model"], job["settings"]["training"]
+    most = training.get("max_updates")
+    length = f"at most {most:,} updates" if most else f"{training['epochs']} epochs"
     splits = ", ".join(f"{part['tokens']:,} {name}" for name, part in data["splits"].items())
     return (
         f"Text: {data['name']}, {splits} tokens of {data['vocabulary']:,} pieces, unigram perplexity {np.exp(data['unigram_entropy']):.0f}. "
         f"Model: {model['blocks']} blocks, width {model['width']}, {job['settings']['heads']} heads, feed-forward {model['ff_dim']}, {model['positions']} positions; "
-        f"{training['epochs']} epochs of {training['batch']} blocks an update, AdamW, learning rate {training['learning_rate']:g}; "
+        f"{length} of {training['batch']} blocks an update, AdamW, learning rate {training['learning_rate']:g}; "
         f"seeds {', '.join(map(str, job['settings']['seeds']))}."
     )
 
@@ -86,8 +88,11 @@ def build_components(folder: str | os.PathLike, settings: dict[str, Any]) -> Non
     better = [c["arm"] for c in comparisons if c.get("verdict") == f"{c['arm']} better"]
     worse = [c["arm"] for c in comparisons if c.get("verdict") == "scalar better"]
     tied = [c["arm"] for c in comparisons if c.get("verdict") in ("tie", "identical")]
-    clauses = [f"{', '.join(names)} {what}" for names, what in ((better, "better than the scalar baseline"), (worse, "worse"), (tied, "tied with it")) if names]  # fmt: skip
-    summary = "; ".join(clauses)
+    ratio = {c["arm"]: f"{c['arm']} {c['ratio']:.3f} [{c['low']:.3f}, {c['high']:.3f}]" for c in comparisons if "low" in c}  # fmt: skip
+    clauses = [f"{', '.join(ratio[n] for n in names)} {what}" for names, what in ((better, "better than the scalar baseline"), (worse, "worse"), (tied, "tied with it")) if names]  # fmt: skip
+    if {"positions", "rope"} <= set(jobs):
+        clauses.append(f"positions beside rope, plain rotary positions: {_beside(jobs, 'positions', 'rope')}")
+    summary = "ratio of perplexities: " + "; ".join(clauses) if clauses else "one arm or one seed: nothing is compared"
     parts = [
         "# Phase 2: one component of the Transformer at a time",
         f"**In one sentence:** {summary}.",
@@ -123,14 +128,18 @@ def build_architectures(folder: str | os.PathLike, settings: dict[str, Any]) -> 
     by_flops = {arm: jobs[arm] for arm in ("scalar_flops", "clifford") if arm in jobs}
     flops_rows, flops_comparisons = _language_table(by_flops, "scalar_flops") if len(by_flops) == 2 else ([], [])
     sentences = [
-        _shuffle_sentence(jobs, *pair)
-        for pair in (("clifford", "shuffled"), ("clifford_two_sided", "shuffled_two_sided"))
+        f"{arm} has {_beside(jobs, arm, shuffled)} times the perplexity of its shuffled table and {_beside(jobs, arm, 'wide_scalar')} times "
+        "that of the dense model of the same size"
+        for arm, shuffled in (("clifford", "shuffled"), ("clifford_two_sided", "shuffled_two_sided"))
+        if arm in jobs and shuffled in jobs
     ]
-    summary = "; ".join(s for s in sentences if s)
+    summary = "; ".join(sentences) or "no Clifford arm beside its shuffled table: nothing is compared"
     parts = [
         "# Phase 3: fair architectures",
         f"**In one sentence:** {summary}.",
-        "Every feed-forward block of the model is made of the arm's linear maps; everything else is the same.",
+        "Every feed-forward block of the model is made of the arm's linear maps; everything else is the same in all arms. The feed-forward weights start "
+        "at a standard deviation of inputs^-1/2 here, so that maps which share their numbers start with outputs of one size; phase 2 starts them at the "
+        "model's init_std, and its baseline is therefore another number.",
         "## Language, parameters held",
         "Parameters of the feed-forward within 5 % of the wider scalar model's (`ordinary` is the model with half its inner width, outside the budget); FLOPs and time differ and stand beside.",
         "\n".join(markdown_table(LANGUAGE_HEAD, rows)),
@@ -184,23 +193,16 @@ def build_architectures(folder: str | os.PathLike, settings: dict[str, Any]) -> 
     )
 
 
-def _shuffle_sentence(jobs: dict[str, Any], arm: str, shuffled: str) -> str:
+def _beside(jobs: dict[str, Any], arm: str, other: str) -> str:
+    """Ratio of perplexities of two arms with its interval and what it says: `1.014 [0.987, 1.042] (a tie)`."""
     from geomix.statistics import t_interval_log_perplexity
 
-    if arm not in jobs or shuffled not in jobs:
-        return ""
-    a, b = _perplexities(jobs[arm]), _perplexities(jobs[shuffled])
+    a, b = _perplexities(jobs[arm]), _perplexities(jobs[other])
     if min(len(a), len(b)) < 2:
-        return f"{arm} has {np.mean(a) / np.mean(b):.3f} times the perplexity of its shuffled table (one seed: no interval)"
+        return f"{np.mean(a) / np.mean(b):.3f} (one seed: no interval)"
     t = t_interval_log_perplexity(a, b)
-    verdict = (
-        "a tie: sharing, not geometry"
-        if t.low <= 1 <= t.high
-        else "geometry helps"
-        if t.ratio < 1
-        else "geometry hurts"
-    )
-    return f"{arm} has {t.ratio:.3f} [{t.low:.3f}, {t.high:.3f}] times the perplexity of its shuffled table ({verdict})"
+    verdict = "a tie" if t.low <= 1 <= t.high else "better" if t.ratio < 1 else "worse"
+    return f"{t.ratio:.3f} [{t.low:.3f}, {t.high:.3f}] ({verdict})"
 
 
 def _speech_part(folder: Path) -> str:

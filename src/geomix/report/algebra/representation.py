@@ -14,12 +14,20 @@ from geomix.files import read_json, write_json, write_text
 from geomix.report.algebra.page import draw, machine_line, remark
 from geomix.report.figures import COLOURS
 from geomix.report.text import markdown_table
-from geomix.studies.algebra.verdict import Verdict, compare_expectations, decide, outcome, table_medians
+from geomix.studies.algebra.verdict import FLOORS, Verdict, compare_expectations, decide, outcome, table_medians
 
 RANK_NOTE = (
     "*Rank*: directions in which the outputs can move when all parameters do (rank of the derivative, first table): what a parameter count hides. "
     "*Span*: dimension of the span of the maps x → (e_I x) e_J, of L². *Step*: CPU time of one training step of one model at the task's "
     "batch; *kept*: what its forward pass holds for the backward pass; *peak*: largest resident size of the job, whose stack holds all tables and seeds."
+)
+
+
+ARMS_NOTE = (
+    "Arms: `clifford`, the table of Cl(n); `shuffled`, the same with random signs; `gauge`, the same algebra under other names, which must tie; `all_plus`, no "
+    "minus sign; `other_signature`, Cl(0, n); `mixed_signature`, Cl(2, 1) or Cl(2, 2); `dense`, one matrix, and `wide_dense` with Clifford's FLOPs; `low_rank`, "
+    "`complex`, `quaternion`, `grouped`, other ways of sharing numbers. *Beyond range*: error on rotations of angles that training never had. *Associator*: how far a "
+    "table is from associative, 0 for an algebra."
 )
 
 
@@ -54,11 +62,9 @@ def build_representation(folder: str | os.PathLike, settings: dict[str, Any]) ->
     verdict_rows = {n: {"verdict": v.verdict, "sentence": v.sentence, "separated": v.separated, "tables": v.tables, "warnings": list(v.warnings)} for n, v in verdicts.items()}  # fmt: skip
     draw("representation", folder / "figures", lambda: _strips(found, TASKS))
     records = [job["record"] for jobs in found.values() for job in jobs.values()]
-    counts = [v.verdict for v in verdicts.values()]
-    summary = "; ".join(
-        f"{kind} on {counts.count(kind)} ({', '.join(n for n, v in verdicts.items() if v.verdict == kind)})"
-        for kind in dict.fromkeys(counts)
-    )
+    summary = _summary({n: v.verdict for n, v in verdicts.items() if not TASKS[n].null})
+    if nulls := {n: v.verdict for n, v in verdicts.items() if TASKS[n].null}:
+        summary += f"; on the nulls, which have no geometry to use: {_summary(nulls)}"
     write_json(folder / "representation.json", {"summary": summary, "verdicts": verdict_rows, "departures": departures})
     head = markdown_table(
         ["task", "Clifford", "shuffled, median of tables", "tables worse", "verdict"],
@@ -81,6 +87,8 @@ def build_representation(folder: str | os.PathLike, settings: dict[str, Any]) ->
         "\n".join(head),
         "![Test error of every arm, table and seed](figures/representation.png)",
         "*A mark a table and seed; the bar is the median, the dotted line Clifford's error times the task's factor.*",
+        f"Ratios and figures take an error below {FLOORS['nmse']:g} (squared error), {100 * FLOORS['sign']:.2g} % (signs: half a sample of the test set) or "
+        f"{FLOORS['angle']:g}° for that much: an exact zero has no ratio.",
         "## Fixed before the run",
         "The tasks, their sizes and factors, which arm is expected to do what and why (`studies/algebra/tasks.py`), and the decision rule, "
         "which is code and is tested on made-up results for each verdict (`studies/algebra/verdict.py`):",
@@ -88,12 +96,21 @@ def build_representation(folder: str | os.PathLike, settings: dict[str, Any]) ->
         f"Budget of every table: parameters that can influence the output, within 5 % of the Clifford arm's, except `wide_dense`, which holds FLOPs within 5 %; the other two "
         f"budgets stand beside. Full-batch Adam, {settings['steps']} steps, learning rate {settings['learning_rate']:g} with a cosine to 0, the same for all arms. "
         "Sizes and steps were tried out on other seeds.",
+        ARMS_NOTE,
         RANK_NOTE,
         *sections,
         "## Beside what was expected",
         *_departures(folder, departures, found),
     ]
     write_text(folder / "representation.md", "\n\n".join(parts) + "\n")
+
+
+def _summary(verdicts: dict[str, str]) -> str:
+    kinds = list(verdicts.values())
+    return "; ".join(
+        f"{kind} on {kinds.count(kind)} ({', '.join(n for n, v in verdicts.items() if v == kind)})"
+        for kind in dict.fromkeys(kinds)
+    )
 
 
 def _rule() -> str:

@@ -62,11 +62,18 @@ def check_algebra(algebra: Mapping[str, Any]) -> None:
     phase1 = algebra["representation"]
     if missing := [task for task in INSPECTED_TASKS if task not in phase1["tasks"]]:
         raise UserError(
-            f"config: algebra.representation.tasks leaves out {missing[0]!r}, whose models phase 4 looks into: add it"
+            f"config: algebra.representation.tasks leaves out {', '.join(missing)}, whose models phase 4 looks into: add them"
         )
-    if missing := [arm for arm in INSPECTED_ARMS + ("gauge", "all_plus") if arm not in phase1["arms"]]:
+    if missing := [arm for arm in (*INSPECTED_ARMS, "gauge", "all_plus") if arm not in phase1["arms"]]:
         raise UserError(
-            f"config: algebra.representation.arms leaves out {missing[0]!r}, which the decision rule or phase 4 needs: add it"
+            f"config: algebra.representation.arms leaves out {', '.join(missing)}, which the decision rule or phase 4 needs: add them"
+        )
+    language = algebra["language"]
+    valued = [arm for arm in algebra["components"]["arms"] if arm in ("qk", "positions", "values")]
+    if valued and language["model"]["width"] % (8 * language["heads"]):
+        raise UserError(
+            f"config: algebra.language.heads {language['heads']} leaves heads of width {language['model']['width']} that the 8 components of Cl(3) "
+            f"do not divide, which {', '.join(valued)} of algebra.components.arms need: choose fewer heads or a wider model"
         )
     for phase, baseline in (("components", "scalar"), ("architectures", "wide_scalar")):
         if baseline not in algebra[phase]["arms"]:

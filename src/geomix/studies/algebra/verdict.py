@@ -35,6 +35,8 @@ EARNS, TIE, UNINFORMATIVE, LOSES = (
 # an error of zero on n test samples is known to about half a sample
 FLOORS = {"nmse": 1e-12, "sign": 0.5 / 1024, "angle": 1e-3}
 LEAST_TABLES = 8
+# from here on a model has hardly learned the task: half of the target's variance, chance being half of the signs
+UNLEARNED = {"nmse": 0.5, "sign": 0.4, "angle": 60.0}
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,9 @@ def decide(
     ratios = medians["shuffled"] / clifford
     spread = f"{ratios.min():.3g} to {ratios.max():.3g} times Clifford's error, {np.median(ratios):.3g} in the median"
     warnings = (f"{count} shuffled tables, {LEAST_TABLES} are the protocol's least",) if count < LEAST_TABLES else ()
+    least = min(float(m.min()) for m in medians.values())
+    if least >= UNLEARNED[metric]:
+        warnings += (f"no arm has learned the task: the least error is {least:.2g}",)
     verdict = lambda name, reason: Verdict(name, reason, worse, count, warnings)
 
     if any(g != "tie" for g in gauge):

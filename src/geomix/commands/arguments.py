@@ -1,0 +1,41 @@
+"""Types of command-line arguments: argparse shows what they refuse as its own sentence, before anything runs."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+
+
+def whole(least: int = 1) -> Callable[[str], int]:
+    """A whole number of at least `least`."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: give a whole number, {least} or above")
+        return value
+
+    return parse
+
+
+def positive(text: str) -> float:
+    """A finite number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number above 0")
+    return value
+
+
+def wholes(text: str) -> tuple[int, ...]:
+    """Whole numbers above 0, separated by blanks: '1 128 65536'."""
+    values = tuple(whole()(part) for part in text.split())
+    if not values:
+        raise argparse.ArgumentTypeError("give at least one number")
+    return values
