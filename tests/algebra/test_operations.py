@@ -158,3 +158,10 @@ def test_any_floating_dtype_is_accepted():
     for dtype in (torch.float64, torch.float32, torch.bfloat16):
         a = random(algebra, 2, dtype=dtype) if dtype != torch.bfloat16 else random(algebra, 2).bfloat16()
         assert op.product(algebra, a, a).dtype == op.norm(algebra, a).dtype == dtype
+
+
+def test_a_grade_that_does_not_exist_is_refused_and_one_that_is_not_retained_is_zero():
+    algebra = Algebra(3, grades=(0, 1))
+    assert (op.project(algebra, torch.ones(4), 2) == 0).all()
+    with pytest.raises(ValueError, match="grade 9"):
+        op.project(algebra, torch.ones(4), 9)

@@ -193,7 +193,19 @@ def test_products_are_immutable_values():
         f.out_dim = 7
 
 
-@pytest.mark.parametrize("triplets", [((0, 5, 0, 1),), ((0, 0, 0, 2),), ((0, 0, 0, 1), (0, 0, 0, -1))])
+@pytest.mark.parametrize(
+    "triplets", [((0, 5, 0, 1),), ((0, 0, 0, 2),), ((0, 0, 0, 1.9),), ((0, 0, 0, 1), (0, 0, 0, -1))]
+)
 def test_tables_that_make_no_sense_are_refused(triplets):
     with pytest.raises(ValueError, match="triplet"):
         PairProduct(2, 1, triplets)
+
+
+@pytest.mark.parametrize("length", [3, 5])
+@pytest.mark.parametrize("f", [PairProduct.wedge(4), PairProduct.geometric(4), PairProduct.clifford(2)])
+def test_vectors_of_another_length_are_refused(f, length):
+    right, wrong = torch.ones(2, 4), torch.ones(2, length)
+    for use in (f, f.sq_norm, f.norm, f.normaliser):
+        for a, b in ((wrong, right), (right, wrong)):
+            with pytest.raises(ValueError, match=f"vectors of 4 numbers, got {length}"):
+                use(a, b)

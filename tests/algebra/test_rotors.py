@@ -108,7 +108,12 @@ def test_log_of_half_turns_boosts_and_translations():
 
 @pytest.mark.parametrize(
     "signature,rotor",
-    [((3, 0, 0), [-1.0, 0, 0, 0]), ((3, 0, 0), [2.0, 0, 0, 0]), ((1, 1, 0), [-math.cosh(1), math.sinh(1)])],
+    [
+        ((3, 0, 0), [-1.0, 0, 0, 0]),
+        ((3, 0, 0), [2.0, 0, 0, 0]),
+        ((1, 1, 0), [-math.cosh(1), math.sinh(1)]),
+        ((1, 0, 0), [5.0]),
+    ],
 )
 def test_log_refuses_what_has_none_in_a_sentence(signature, rotor):
     with pytest.raises(ValueError, match="no bivector logarithm"):
@@ -146,3 +151,25 @@ def test_a_wrong_number_of_coefficients_ends_in_a_sentence():
         rotors.exp(Algebra(3), torch.zeros(4))
     with pytest.raises(ValueError, match="4 components"):
         rotors.log(Algebra(3), torch.zeros(3))
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_second_derivatives_are_right_of_exp_and_refused_by_log(n):
+    """Also where the incoming gradient is a constant, as that of a sum: there a wrong one would look like a right one."""
+    algebra = Algebra(n)
+    b = bivectors(algebra, 1, 0.3)[0].requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda x: rotors.exp(algebra, x), b)
+    (gradient,) = torch.autograd.grad(rotors.log(algebra, rotors.exp(algebra, b)).sum(), b, create_graph=True)
+    torch.testing.assert_close(gradient, torch.ones_like(b))
+    with pytest.raises(RuntimeError, match="first derivatives only"):
+        gradient.sum().backward()
+
+
+def test_functional_derivatives_of_log():
+    algebra = Algebra(3)
+    rotor = rotors.exp(algebra, bivectors(algebra, 1, 0.3)[0])
+    log = lambda r: rotors.log(algebra, r)
+    torch.testing.assert_close(torch.func.jacfwd(log)(rotor), torch.func.jacrev(log)(rotor))
+    for twice in (torch.func.hessian, lambda f: torch.func.jacfwd(torch.func.jacfwd(f))):
+        with pytest.raises(RuntimeError, match="first derivatives only"):
+            twice(log)(rotor)

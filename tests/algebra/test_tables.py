@@ -183,13 +183,19 @@ def test_swap_gradients_and_controls_are_permutations_of_the_same_triplets():
     [
         (lambda: Algebra(-1), "p of Cl"),
         (lambda: Algebra(3.0), "p of Cl"),
+        (lambda: Algebra(True), "p of Cl"),
         (lambda: Algebra(3, grades=(0, 4)), "grades"),
+        (lambda: Algebra(3, grades=(1.7,)), "whole"),
         (lambda: Algebra(3, grades=()), "grades"),
         (lambda: Algebra(3).product("cross"), "cross"),
         (lambda: Algebra(3, grades=(0, 1)).slice(2), "grade 2"),
         (lambda: Algebra(3).index("e4"), "e4"),
         (lambda: SignedTriplets([0], [0], [3], [1], 2, 2, 2), "index k"),
         (lambda: SignedTriplets([0], [0], [0], [0], 2, 2, 2), "signs"),
+        (lambda: SignedTriplets([0], [0], [0], [1.9], 2, 2, 2), "sign of signed triplets holds 1.9"),
+        (lambda: SignedTriplets([0], [0], [0], [257], 2, 2, 2), "257"),
+        (lambda: SignedTriplets([0.5], [0], [0], [1], 2, 2, 2), "i of signed triplets holds 0.5"),
+        (lambda: Algebra(3).projection(9), "grade 9"),
     ],
 )
 def test_mistakes_end_in_a_sentence(make, words):

@@ -136,3 +136,11 @@ def test_precision_is_at_least_fp32_whatever_autocast_says():
     half, _ = pair_mix(f, z.bfloat16(), w.bfloat16(), mask, (1, 2))
     assert half.dtype == torch.float32
     assert pair_mix(f, z.double(), w, mask, (1, 2))[0].dtype == torch.float64
+
+
+@pytest.mark.parametrize("form", ["paper", "anchored"])
+def test_frames_of_another_rank_are_refused(form):
+    """Also where no pair is valid, so that no norm is taken."""
+    f = PairProduct.wedge(4)
+    with pytest.raises(ValueError, match="vectors of 4 numbers, got 6"):
+        pair_mix(f, torch.randn(1, 3, 6), torch.randn(5, f.out_dim), ragged(1, 3), (8,), form=form)

@@ -106,6 +106,22 @@ def test_half_precision_storage_has_fp32_products(dtype, ulp):
         assert ((x.double() - y).abs() <= ulp * y.abs() + 1e-5).all()
 
 
+@pytest.mark.parametrize("components", [0, -1])
+def test_complex_and_integer_operands_are_exact(components):
+    """fp32 kernels would drop imaginary parts and round 5001^2."""
+    table = Algebra(3).product()
+    side = lambda x: x if components else x.t()
+    whole = torch.full((3, 8), 5001)
+    expected = np.einsum("ni,nj,ijk->nk", whole, whole, table.dense(np.int64))
+    np.testing.assert_array_equal(side(product(table, side(whole), side(whole), components=components)), expected)
+    a, b = (torch.randn(3, 8, dtype=torch.complex128, requires_grad=True) for _ in range(2))
+    ours = side(product(table, side(a), side(b), components=components))
+    dense = torch.einsum("ni,nj,ijk->nk", a, b, torch.from_numpy(table.dense()).to(a.dtype))
+    torch.testing.assert_close(ours, dense)
+    for x, y in zip(*(torch.autograd.grad(z.abs().sum(), (a, b)) for z in (ours, dense)), strict=True):
+        torch.testing.assert_close(x, y)
+
+
 def test_fullgraph_compilation_with_gradients_flowing():
     """cuEquivariance #32 (graph break), OpenEquivariance #170 (compiled operator drops requires_grad)."""
     torch._dynamo.reset()

@@ -50,6 +50,17 @@ def test_an_empty_slot():
         ({"mixer": "none", "rank": 3}, "rank"),
         ({"mixer": "pair", "kind": "wegde"}, "wegde"),
         ({"mixer": "pair", "offsets": [0]}, "0"),
+        ({"mixer": "pair", "offsets": [True, 2]}, "True"),
+        ({"mixer": "pair", "offsets": 4}, "offsets 4"),
+        ({"mixer": "pair", "rank": 8.5}, "rank 8.5"),
+        ({"mixer": "pair", "rank": True}, "rank True"),
+        ({"mixer": "pair", "min_sine": float("nan")}, "min_sine nan"),
+        ({"mixer": "pair", "min_sine": 1.1}, "min_sine 1.1"),
+        ({"mixer": "pair", "min_sine": "1e-3"}, "min_sine '1e-3'"),
+        ({"mixer": "pair", "eps": 0}, "eps 0"),
+        ({"mixer": "pair", "eps": float("nan")}, "eps nan"),
+        ({"mixer": "multivector_attention", "heads": 0}, "heads 0"),
+        ({"mixer": "multivector_attention", "heads": -1}, "heads -1"),
         ({"mixer": "pair", "empty": "nothing"}, "nothing"),
         ({"mixer": "pair", "rank": 1}, "rank 1"),
         ({"mixer": "attention", "heads": 5}, "heads 5"),
@@ -199,3 +210,49 @@ def test_frames():
     assert frames.positions.shape == (1, 5, 4) and frames.positions[0, 2].tolist() == [0, 1, 0, 1]
     assert frames.positions[0, 0, 0] == torch.tensor(2.0).sin()  # the first row is query two frames after key
     assert Frames.of(torch.tensor([2]), 4).positions is None
+
+
+@pytest.mark.parametrize(
+    ("lengths", "named"),
+    [
+        (torch.tensor([3, 5]), "3 to 5 of a batch padded to 4"),
+        (torch.tensor([-1, 4]), "-1 to 4"),
+        (torch.tensor([2.5]), "float32"),
+        (torch.tensor([float("nan")]), "float32"),
+        (torch.tensor([True]), "bool"),
+        (torch.tensor([[3, 4]]), "shape"),
+        (torch.tensor(3), "shape"),
+    ],
+)
+def test_lengths_that_fit_no_batch_are_refused(lengths, named):
+    with pytest.raises(ValueError, match=named):
+        Frames.of(lengths, 4)
+
+
+def test_lengths_elsewhere_than_on_a_cpu_are_not_read():
+    """Reading them would wait for the device at every step; a read of a meta tensor raises."""
+    assert Frames.of(torch.empty(2, dtype=torch.int32, device="meta"), 4).mask.shape == (2, 4)
+
+
+@pytest.mark.parametrize("mixer", ["pair", "attention", "blocked_attention", "multivector_attention"])
+@pytest.mark.parametrize("frames", [(4,), (4, 4, 4), (3, 3)], ids=["one", "three", "shorter"])
+def test_frames_of_another_batch_are_refused(mixer, frames):
+    with pytest.raises(ValueError, match="do not fit an input of shape"):
+        make_mixer(mixer, 32)(torch.randn(2, 4, 32), frames_of(*frames))
+
+
+@pytest.mark.parametrize("width", [0, -1, 2.5])
+def test_a_width_that_is_none_is_refused(width):
+    with pytest.raises(UserError, match="width"):
+        PairMixer(width)
+
+
+@pytest.mark.parametrize("form", ["anchored", "paper"])
+@pytest.mark.parametrize(("batch", "time"), [(0, 5), (2, 0)])
+def test_nothing_in_nothing_out_with_gradients(form, batch, time):
+    mixer = PairMixer(16, "geometric", rank=8, form=form)
+    x = torch.randn(batch, time, 16, requires_grad=True)
+    y = mixer(x, Frames.of(torch.full((batch,), time), time))
+    y.sum().backward()
+    assert y.shape == x.grad.shape == x.shape
+    assert all((p.grad == 0).all() for p in mixer.parameters())

@@ -347,6 +347,13 @@ def test_mistakes_end_in_a_sentence():
         MultivectorAttention(32, 4, (-1, 0, 0))
     with pytest.raises(UserError, match="tying 'all'"):
         mv.MultivectorLinear(CL3, 1, 1, tying="all")
+    for sizes in ((0, 1), (1, 0), (1, 1, -1)):
+        with pytest.raises(UserError, match="at least 1, 1 and 0"):
+            mv.MultivectorLinear(CL3, *sizes)
+    layer = mv.MultivectorLinear(CL3, 2, 1)
+    for forward in (layer, layer.products):
+        with pytest.raises(ValueError, match="2 channels and 8 components"):
+            forward(torch.ones(3, 4, 4))
 
 
 # -- adoption -----------------------------------------------------------------------------------------------------------------

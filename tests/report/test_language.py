@@ -40,7 +40,9 @@ def write_study(root, kind="wikitext", version="raw", low=241.0, high=253.6, mod
         "references": [{"system": "paper, Transformer", "source": "arXiv 2512.19428", "valid": 248.4}],
     }
     write_json(root / "study.json", study)
-    splits = {split: {"tokens": 1000, "blocks": 160, "unigram_cross_entropy": 7.2} for split in ("train", "valid", "test")}
+    splits = {
+        split: {"tokens": 1000, "blocks": 160, "unigram_cross_entropy": 7.2} for split in ("train", "valid", "test")
+    }
     for arm, perplexities in values.items():
         for seed, value in enumerate(perplexities):
             here = root / arm / f"seed{seed}"

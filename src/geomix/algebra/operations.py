@@ -52,8 +52,8 @@ def involute(algebra: Algebra, m: torch.Tensor) -> torch.Tensor:
 
 
 def project(algebra: Algebra, m: torch.Tensor, *grades: int) -> torch.Tensor:
-    """<M>_grades, in the same layout (other components 0)."""
-    return m * signs(sum(algebra.grade == g for g in grades) > 0, m)
+    """<M>_grades, in the same layout (other components 0); ValueError for a grade outside 0..n."""
+    return m * signs(algebra.has_grade(*grades), m)
 
 
 def convert(source: Algebra, target: Algebra, m: torch.Tensor) -> torch.Tensor:

@@ -65,13 +65,14 @@ class PairProduct:
     triplets: tuple[tuple[int, int, int, int], ...]
 
     def __post_init__(self) -> None:
-        triplets = tuple(sorted((int(k), int(i), int(j), int(s)) for i, j, k, s in self.triplets))
-        for k, i, j, s in triplets:
-            if not (0 <= i < self.in_dim and 0 <= j < self.in_dim and 0 <= k < self.out_dim and s in (1, -1)):
+        inside, outside = range(self.in_dim), range(self.out_dim)
+        for i, j, k, s in self.triplets:
+            if not (i in inside and j in inside and k in outside and s in (1, -1)):
                 raise ValueError(
                     f"triplet {(i, j, k, s)} does not fit a product of {self.in_dim} to {self.out_dim} coordinates: "
                     "indices must lie inside and the sign must be +1 or -1"
                 )
+        triplets = tuple(sorted((int(k), int(i), int(j), int(s)) for i, j, k, s in self.triplets))
         if len({t[:3] for t in triplets}) != len(triplets):
             raise ValueError("a triplet (i, j, k) is given twice: add its signs up first")
         object.__setattr__(self, "triplets", tuple((i, j, k, s) for k, i, j, s in triplets))
@@ -139,6 +140,7 @@ class PairProduct:
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """f(a, b): (..., in_dim) and (..., in_dim), which broadcast, to (..., out_dim)."""
+        self.check(a, b)
         parts = []
         for i, j, sign in self._groups(a.device):
             total = None
@@ -151,6 +153,12 @@ class PairProduct:
         joined = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
         order = self._order(a.device)
         return joined if order is None else joined.index_select(-1, order)
+
+    def check(self, *vectors: Tensor) -> None:
+        """ValueError unless the last axis of each is `in_dim`."""
+        for x in vectors:
+            if x.shape[-1] != self.in_dim:
+                raise ValueError(f"this product takes vectors of {self.in_dim} numbers, got {x.shape[-1]}")
 
     def swap(self) -> PairProduct:
         """The product with its arguments exchanged: f.swap()(a, b) == f(b, a)."""
@@ -173,6 +181,7 @@ class PairProduct:
 
         The bare Lagrange difference A B - c^2 is never used: in fp32 it is noise below 3e-4 rad (reference: property test).
         """
+        self.check(a, b)
         terms = self.pair_terms
         if terms is None:
             return self(a, b).square().sum(-1)

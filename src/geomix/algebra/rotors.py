@@ -38,14 +38,16 @@ def log(algebra: Algebra, rotor: torch.Tensor) -> torch.Tensor:
 
     The primary logarithm of the left multiplication by R (inverse scaling and squaring), polished by one Newton step on
     exp(B) = R. That step carries the gradient: by the implicit function theorem dB = J^+ dR with J the derivative of exp,
-    which is finite at R = 1 (first derivatives only). Every rotor of n <= 5 off the cut has this logarithm, with the angles
-    of its planes adding up to less than pi; for n >= 6 it is found when they do.
+    which is finite at R = 1. Second derivatives raise RuntimeError. Every rotor of n <= 5 off the cut has this logarithm, with
+    the angles of its planes adding up to less than pi; for n >= 6 it is found when they do.
     Raises ValueError where there is none: on the cut (R = -1), for minus a boost, or for an element that is no unit rotor.
     """
     even = algebra.even
     if rotor.shape[-1] != even.dim:
         raise ValueError(f"a rotor of {algebra} has {even.dim} components, got {rotor.shape[-1]}.")
-    if algebra.n < 2:
+    tolerance = 1e4 * torch.finfo(rotor.dtype).eps
+    if algebra.n < 2:  # there is no plane: the only rotor with a logarithm is 1
+        _check_found(algebra, (rotor[..., 0] - 1).abs() <= tolerance)
         return rotor[..., :0]
     wide = torch.promote_types(rotor.dtype, torch.float64)
     with torch.no_grad():
@@ -55,13 +57,44 @@ def log(algebra: Algebra, rotor: torch.Tensor) -> torch.Tensor:
         start = torch.where(found.unsqueeze(-1), start, 0.0)
         start = start + _newton(algebra, start, target)
         error = (exp(algebra, start) - target).abs().amax(-1)
-        found &= error <= 1e4 * torch.finfo(rotor.dtype).eps * target.abs().amax(-1).clamp(min=1)
-        if not found.all():
-            raise ValueError(
-                f"{int((~found).sum())} of {found.numel()} elements of {algebra} have no bivector logarithm: they are "
-                "not unit rotors, lie on the cut (a rotation by 2 pi), or are minus a boost; normalise them or use -R."
+        _check_found(algebra, found & (error <= tolerance * target.abs().amax(-1).clamp(min=1)))
+    return (start + _newton(algebra, start, _Once.apply(rotor.to(wide), None))).to(rotor.dtype)
+
+
+class _Once(torch.autograd.Function):
+    """The identity of x. Its derivative is again the identity, but one that remembers its `argument` and has no derivative itself.
+
+    `once_differentiable` would not do: it lets the second derivative pass as zero wherever the incoming gradient is a constant.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, argument):
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, argument = inputs
+        ctx.last = argument is not None
+        ctx.save_for_backward(x)
+        ctx.save_for_forward(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _Once._derivative(ctx, grad), None
+
+    @staticmethod
+    def jvp(ctx, tangent, _):
+        return _Once._derivative(ctx, tangent)
+
+    @staticmethod
+    def _derivative(ctx, change):
+        if ctx.last:
+            raise RuntimeError(
+                "rotors.log has first derivatives only: take second ones by finite differences of its gradient."
             )
-    return (start + _newton(algebra, start, rotor.to(wide))).to(rotor.dtype)
+        return _Once.apply(change, *ctx.saved_tensors)
 
 
 def rotate(algebra: Algebra, rotor: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
@@ -78,6 +111,14 @@ def _check_bivector(algebra: Algebra, bivector: torch.Tensor) -> None:
     size = algebra.n * (algebra.n - 1) // 2
     if bivector.shape[-1] != size:
         raise ValueError(f"a bivector of {algebra} has {size} coefficients, got {bivector.shape[-1]}.")
+
+
+def _check_found(algebra: Algebra, found: torch.Tensor) -> None:
+    if not found.all():
+        raise ValueError(
+            f"{int((~found).sum())} of {found.numel()} elements of {algebra} have no bivector logarithm: they are "
+            "not unit rotors, lie on the cut (a rotation by 2 pi), or are minus a boost; normalise them or use -R."
+        )
 
 
 def _plane_squares(algebra: Algebra) -> list[int]:

@@ -39,7 +39,12 @@ class SignedTriplets:
 
     def __post_init__(self):
         for name, kind in (("i", np.int32), ("j", np.int32), ("k", np.int32), ("sign", np.int8)):
-            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=kind))
+            given = np.asarray(getattr(self, name))
+            with np.errstate(invalid="ignore"):
+                whole = given.astype(kind)
+            if (whole != given).any():
+                raise ValueError(f"{name} of signed triplets holds {given[whole != given][0]}; give whole numbers.")
+            object.__setattr__(self, name, whole)
         order = np.lexsort((self.k, self.j, self.i))  # one order, so that equal maps compare equal
         for name in ("i", "j", "k", "sign"):
             values = getattr(self, name)[order]
@@ -113,7 +118,8 @@ class Algebra:
 
     Arguments: `p`, `q`, `r` numbers of basis vectors squaring to +1, -1, 0; `grades` retained grades, e.g. (0, 1, 2), or None.
     Components of a multivector are its last axis, of length `dim`, in the order of `blades`.
-    Raises ValueError for a negative count, for an empty algebra or for a grade outside 0..n.
+    Raises ValueError for a count or a grade that is no whole number, for a negative count, for an empty algebra or for a grade
+    outside 0..n.
     """
 
     p: int
@@ -123,11 +129,13 @@ class Algebra:
 
     def __post_init__(self):
         for name in "pqr":
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 0:
+            if type(getattr(self, name)) is not int or getattr(self, name) < 0:
                 raise ValueError(
                     f"{name} of Cl(p, q, r) is {getattr(self, name)!r}; it must be an integer of at least 0."
                 )
-        grades = range(self.n + 1) if self.grades is None else self.grades
+        grades = tuple(range(self.n + 1) if self.grades is None else self.grades)
+        if self.grades is not None and not all(type(g) is int or isinstance(g, np.integer) for g in grades):
+            raise ValueError(f"grades {grades} of Cl{self.p, self.q, self.r} must be whole numbers.")
         grades = tuple(sorted({int(g) for g in grades}))
         if not grades or grades[0] < 0 or grades[-1] > self.n:
             raise ValueError(
@@ -198,6 +206,13 @@ class Algebra:
         start = int(np.searchsorted(self.grade, grade))
         return slice(start, start + comb(self.n, grade))
 
+    def has_grade(self, *grades: int) -> np.ndarray:
+        """Which components are of one of `grades`, bool (dim,); ValueError for a grade outside 0..n."""
+        for grade in grades:
+            if grade not in range(self.n + 1):
+                raise ValueError(f"there is no grade {grade} in {self}: choose from 0..{self.n}.")
+        return sum((self.grade == g for g in grades), np.zeros(self.dim, bool))
+
     def index(self, name: str) -> int:
         """Component of a blade by its name, e.g. index('e12')."""
         if name not in self.names:
@@ -242,7 +257,7 @@ class Algebra:
 
     def projection(self, *grades: int) -> SignedTriplets:
         """Grade projection onto `grades` as triplets (I, 0, I, +1); components of other grades become 0."""
-        kept = np.flatnonzero(np.isin(self.grade, grades))
+        kept = np.flatnonzero(self.has_grade(*grades))
         return SignedTriplets(kept, np.zeros_like(kept), kept, np.ones_like(kept), self.dim, 1, self.dim)
 
     def conversion(self, other: Algebra) -> tuple[np.ndarray, np.ndarray]:

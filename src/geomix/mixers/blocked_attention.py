@@ -108,6 +108,7 @@ class BlockedAttention(nn.Module):
 
     def forward(self, x: Tensor, frames) -> Tensor:
         """x: (batch, time, width); frames.mask: (batch, time) bool, True = real."""
+        frames.check(x)
         split = lambda y: y.unflatten(-1, (self.heads, -1))
         k, v = self.to_kv(x).chunk(2, dim=-1)
         y = blocked_attention(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
 
 @dataclass(frozen=True)
 class Frames:
@@ -32,11 +34,32 @@ class Frames:
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> Frames:
-        """Frames of a batch of `lengths` padded to `max_len`; with positions when `width` is given."""
+        """Frames of a batch of `lengths` (B,), integers, padded to `max_len`; with positions when `width` is given.
+
+        Raises ValueError for lengths of another shape or type and, where reading them stalls no device, outside 0..max_len.
+        """
+        if lengths.dim() != 1 or lengths.dtype not in INTEGERS:
+            raise ValueError(
+                f"lengths of shape {tuple(lengths.shape)} and type {lengths.dtype}: give one integer for each utterance"
+            )
+        if lengths.device.type == "cpu":
+            known = lengths.tolist()
+            if known and not 0 <= min(known) <= max(known) <= max_len:
+                raise ValueError(
+                    f"lengths {min(known)} to {max(known)} of a batch padded to {max_len}: give 0 to {max_len}"
+                )
         lengths = lengths.to(device=device, dtype=torch.int64)
         mask = torch.arange(max_len, device=lengths.device) < lengths.unsqueeze(1)
         positions = None if width is None else relative_positions(max_len, width, lengths.device, dtype)
         return cls(lengths, mask, positions)
+
+    def check(self, x: Tensor) -> None:
+        """ValueError unless these are the frames of x (B, T, width)."""
+        if x.shape[:2] != self.mask.shape:
+            raise ValueError(
+                f"frames of shape {tuple(self.mask.shape)} do not fit an input of shape {tuple(x.shape)}: make them with "
+                "Frames.of(lengths, x.shape[1]), one length for each utterance"
+            )
 
 
 def relative_positions(frames: int, width: int, device=None, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -36,7 +36,7 @@ class MultivectorAttention(nn.Module):
         value_terms: terms of v -> sum_i A_i v B_i per head and channel, which starts as the identity; 0 leaves v alone.
         dropout: of the attention weights.
 
-    Raises UserError when the components do not divide the head's width.
+    Raises UserError when there is no head or the components do not divide the head's width.
     """
 
     def __init__(
@@ -58,6 +58,8 @@ class MultivectorAttention(nn.Module):
             self.algebra = Algebra(*signature, grades=None if grades is None else tuple(grades))
         except (TypeError, ValueError) as error:
             raise UserError(f"signature {signature} of a multivector attention: {error}") from None
+        if heads < 1 or width < 1:
+            raise UserError(f"heads {heads} and width {width} of a multivector attention: give at least 1 of each")
         if width % (heads * self.algebra.dim):
             raise UserError(
                 f"width {width} does not split into {heads} heads of {self.algebra}: make it a multiple of "
@@ -101,7 +103,9 @@ class MultivectorAttention(nn.Module):
         return attention
 
     def forward(self, x: Tensor, frames: Frames) -> Tensor:
-        """(B, T, width) to (B, T, width); padded frames influence no real one."""
+        """(B, T, width) to (B, T, width); padded frames influence no real one as long as they are finite."""
+        if not self.causal:  # which reads no frames
+            frames.check(x)
         batch, time, width = x.shape
         split = (batch, time, 3, self.heads, self.channels, self.algebra.dim)
         q, k, v = self.qkv(x).view(split).permute(2, 0, 3, 1, 4, 5)

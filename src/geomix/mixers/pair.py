@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor, nn
 
@@ -61,9 +62,18 @@ class PairMixer(nn.Module):
         _one_of("gate", gate, ("branch", "blend"))
         _one_of("empty", empty, ("zero", "bias"))
         _one_of("form", form, FORMS)
+        if not isinstance(offsets, Iterable):
+            raise UserError(f"offsets {offsets!r} of a pair mixer: give a list of whole numbers of frames")
         offsets = tuple(offsets)
-        if not offsets or any(not isinstance(o, int) or o < 1 for o in offsets) or len(set(offsets)) < len(offsets):
+        if not offsets or any(type(o) is not int or o < 1 for o in offsets) or len(set(offsets)) < len(offsets):
             raise UserError(f"offsets {list(offsets)}: give distinct positive whole numbers of frames")
+        for name, value in (("width", width), ("rank", rank)):
+            if type(value) is not int or value < 1:
+                raise UserError(f"{name} {value!r} of a pair mixer: give a positive whole number")
+        if not isinstance(min_sine, int | float) or not 0 <= min_sine <= 1:
+            raise UserError(f"min_sine {min_sine!r} of a pair mixer: give a sine from 0 to 1")
+        if not isinstance(eps, int | float) or not 0 < eps < math.inf:
+            raise UserError(f"eps {eps!r} of a pair mixer: give a positive number")
         try:
             self.product = product_of_kind(kind, rank, seed)
         except ValueError as error:
@@ -77,6 +87,7 @@ class PairMixer(nn.Module):
 
     def forward(self, x: Tensor, frames: Frames) -> Tensor:
         """(B, T, width) to (B, T, width); padded frames influence no real one."""
+        frames.check(x)
         return pair_mixer(
             self.product,
             x,
@@ -94,6 +105,7 @@ class PairMixer(nn.Module):
 
     def mixed(self, x: Tensor, frames: Frames) -> Tensor:
         """g: (B, T, width), in at least fp32."""
+        frames.check(x)
         return mixture(
             self.product,
             self.reduce(x),

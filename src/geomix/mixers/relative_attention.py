@@ -14,7 +14,8 @@ class RelativeAttention(nn.Module):
     """Transformer-XL attention (arXiv 1901.02860, section 3.3) as in ESPnet's RelPositionMultiHeadedAttention.
 
     score[i, j] = ((q_i + u) . k_j + (q_i + v) . p_{i-j}) / sqrt(d); four linear maps with bias, `linear_pos` without, and
-    the biases u and v: 329,216 parameters at width 256 with 4 heads. Padded keys get no weight.
+    the biases u and v: 329,216 parameters at width 256 with 4 heads. Padded keys get no weight: what stands there never matters
+    as long as it is finite.
 
     Args:
         width: model width, a multiple of `heads`.
@@ -41,6 +42,7 @@ class RelativeAttention(nn.Module):
         """(B, T, width) to (B, T, width); `frames.positions` is (1, 2 T - 1, width)."""
         if frames.positions is None:
             raise ValueError("RelativeAttention needs positions: make the frames with Frames.of(..., width=width)")
+        frames.check(x)
         batch, length, width = x.shape
         split = lambda y: y.unflatten(-1, (self.heads, width // self.heads))
         mixed = relative_attend(

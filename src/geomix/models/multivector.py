@@ -75,6 +75,10 @@ class MultivectorLinear(nn.Module):
             )
         if bias not in ("scalar", "full", "none"):
             raise UserError(f"bias {bias!r} of a multivector linear map is not known: choose scalar, full or none")
+        if inputs < 1 or outputs < 1 or terms < 0:
+            raise UserError(
+                f"{inputs} inputs, {outputs} outputs and {terms} terms of a multivector linear map: give at least 1, 1 and 0"
+            )
         if terms == 0 and tying == "none":
             raise UserError("tying 'none' has no channel weights and needs at least one term")
         if bias == "scalar" and 0 not in algebra.grades:
@@ -126,6 +130,7 @@ class MultivectorLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., inputs, dim) to (..., outputs, dim)."""
+        self._check(x)
         y = F.linear(x.flatten(-2), self.weight_matrix().to(x.dtype)).unflatten(-1, (self.outputs, self.algebra.dim))
         if self.bias is None:
             return y
@@ -133,6 +138,7 @@ class MultivectorLinear(nn.Module):
 
     def products(self, x: Tensor) -> Tensor:
         """The same map by geometric products, term by term (the definition; for few channels and large batches)."""
+        self._check(x)
         table, wide = self.algebra.product(), torch.promote_types(x.dtype, torch.float32)
         x = x.to(wide)
         if self.mixing is None:
@@ -145,6 +151,13 @@ class MultivectorLinear(nn.Module):
                 mixed = product(table, product(table, self.left().to(wide), mixed), self.right().to(wide))
             y = mixed.sum(-3)
         return y if self.bias is None else y + F.pad(self.bias.to(wide), (0, self.algebra.dim - self.bias.shape[1]))
+
+    def _check(self, x: Tensor) -> None:
+        if x.shape[-2:] != (self.inputs, self.algebra.dim):
+            raise ValueError(
+                f"an input of shape {tuple(x.shape)} does not end in the {self.inputs} channels and {self.algebra.dim} "
+                "components that this multivector linear map takes"
+            )
 
     def extra_repr(self) -> str:
         return f"{self.inputs}, {self.outputs}, algebra={self.algebra}, terms={self.terms}, tying={self.tying!r}"

@@ -34,7 +34,9 @@ class Study:
             if not isinstance(settings, dict) or key not in settings:
                 raise UserError(f"{folder / 'study.json'}: has no {key!r}: run the step that describes the study again")
         if "tracks" not in settings["study"]:
-            raise UserError(f"{folder}: not a speech study; `snakemake language` with its configuration rebuilds its pages")
+            raise UserError(
+                f"{folder}: not a speech study; `snakemake language` with its configuration rebuilds its pages"
+            )
         return cls(folder, settings)
 
     @property

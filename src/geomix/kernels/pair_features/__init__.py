@@ -34,6 +34,7 @@ def pair_mix(
         g: (B, T, D) in that precision, zero where a frame has no valid pair.
         count: (B, T) int64.
     """
+    f.check(z)
     dtype = torch.promote_types(torch.promote_types(z.dtype, weight.dtype), torch.float32)
     with torch.autocast(z.device.type, enabled=False):
         return FORMS[form](f, z.to(dtype), weight.to(dtype), mask, tuple(offsets), two_sided, min_sine, eps)

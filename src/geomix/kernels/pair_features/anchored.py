@@ -93,7 +93,7 @@ def project(f: PairProduct, past: Tensor, future: Tensor | None, z: Tensor, weig
         both = past if future is None else past + future
         dot = (both * z).sum(0) * terms.dot_sign
         g = torch.addcmul(g, dot.unsqueeze(1), weight[:, terms.dot].to(g.dtype))
-    return g.view(batch, frames, -1)
+    return g.view(batch, frames, weight.shape[0])
 
 
 @lru_cache(maxsize=64)

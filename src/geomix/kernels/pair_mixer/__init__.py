@@ -58,6 +58,7 @@ def pair_mixer(
         raise ValueError(
             "the fused pair mixer takes the anchored form of pair products, width 512 at most and no float64."
         )
+    f.check(z)
     weights = (project, project_bias, gate, gate_bias)
     return _fused(f, u, z, weights, mask, tuple(offsets), two_sided, blend, empty, min_sine, eps)
 

@@ -1,7 +1,8 @@
 """Bilinear products from signed triplets: the definition (`naive.py`), CPU kernels (`cpu.py`), Triton (`fused.py`), one dispatcher.
 
 `product(table, a, b)` is differentiable (twice), works on any batch shape, keeps bf16 and fp16 storage with fp32 products,
-and is one opaque operator for torch.compile, so that a model around it compiles with fullgraph=True.
+computes complex and integer ones by the definition, and is one opaque operator for torch.compile, so that a model around it
+compiles with fullgraph=True.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 
 from geomix.algebra.operations import bilinear as dense_bilinear
 from geomix.algebra.tables import SignedTriplets
-from geomix.kernels.product import cpu
+from geomix.kernels.product import cpu, naive
 from geomix.kernels.product.program import backward_program, forward_program
 
 BACKENDS = ("dense", "cpu", "triton")
@@ -26,7 +27,8 @@ def product(
 
     Arguments: a (..., left) and b (..., right) of the same dtype, leading axes broadcast -> (..., out); with components=0 the
     components come first, (left, ...) and (right, ...) -> (out, ...), the layout in which a CPU reaches the memory floor.
-    `backend`: None picks Triton on CUDA, compiled code on a CPU, else the dense einsum.
+    `backend`: None picks Triton on CUDA, compiled code on a CPU, else the dense einsum; all are for floating dtypes, others
+    (complex, integer) take the definition.
     Raises ValueError for a wrong number of components or an unknown backend.
     """
     if components not in (0, -1):
@@ -48,7 +50,9 @@ def product(
     elif a.dim() != 2 or a.shape[1:] != b.shape[1:]:
         batch = torch.broadcast_shapes(a.shape[1:], b.shape[1:])
         a, b = (x.movedim(0, -1).expand(*batch, -1).movedim(-1, 0).reshape(x.shape[0], -1) for x in (a, b))
-    if torch.compiler.is_compiling():
+    if not a.dtype.is_floating_point:
+        out = naive.bilinear(table, a, b)
+    elif torch.compiler.is_compiling():
         out = torch.ops.geomix.bilinear(a, b, _register(table), backend or "")
     elif torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
         out = _Bilinear.apply(table, a, b, backend or "")
