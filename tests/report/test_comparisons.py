@@ -10,7 +10,8 @@ from geomix.cli import main
 from geomix.errors import UserError
 from geomix.files import read_json, write_json
 from geomix.report import compare_study, compare_systems, measure_parity, pass_gate
-from geomix.speech.scoring import read_score, score_texts
+from geomix.speech.manifest import Utterance, write_manifest
+from geomix.speech.scoring import read_score, read_text, read_utt2spk, score_texts
 from geomix.statistics import crossed_t_interval, holm, mapsswe, paired_bootstrap
 from tests.report.made_up import make_run, make_study, make_training
 
@@ -200,3 +201,13 @@ def test_compare_command(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["compare", *paths, "--utt2spk", str(tmp_path / "absent")])
     assert "absent: no such file" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["compare", *paths])
+    assert "does not name speakers" in capsys.readouterr().err
+
+    # a manifest is a reference that knows its speakers
+    texts, speakers = read_text(tmp_path / "ref"), read_utt2spk(tmp_path / "utt2spk")
+    rows = [Utterance(u, speakers[u], str(tmp_path / f"{u}.flac"), 16000, 1.0, text) for u, text in texts.items()]
+    write_manifest(tmp_path / "set.tsv", rows)
+    main(["compare", str(tmp_path / "set.tsv"), *paths[1:], "--resamples", "500"])
+    assert capsys.readouterr().out.replace("set.tsv", "ref") == out

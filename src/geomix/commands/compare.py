@@ -6,20 +6,28 @@ import argparse
 from pathlib import Path
 
 from geomix.commands.arguments import whole
+from geomix.errors import UserError
 from geomix.files import write_json
 from geomix.report.comparisons import compare_systems
 from geomix.report.study import by_speaker
 from geomix.report.text import interval_text
-from geomix.speech.scoring import NORMALISERS, Score, read_text, read_utt2spk, score_texts
+from geomix.speech.scoring import NORMALISERS, Score, read_reference, read_text, score_texts
 from geomix.statistics import bootstrap_rate
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the command."""
-    parser.add_argument("reference", type=Path, metavar="REF", help="Kaldi text file: `utterance-id WORD WORD` a line")
-    parser.add_argument("a", type=Path, metavar="HYP_A", help="the same for the hypotheses of system A")
+    parser.add_argument(
+        "reference",
+        type=Path,
+        metavar="REF",
+        help="Kaldi text file, `utterance-id WORD WORD` a line, or a manifest (.tsv), as in data/<corpus>/manifest",
+    )
+    parser.add_argument("a", type=Path, metavar="HYP_A", help="Kaldi text file of the hypotheses of system A")
     parser.add_argument("b", type=Path, metavar="HYP_B", help="and of system B")
-    parser.add_argument("--utt2spk", type=Path, required=True, metavar="FILE", help="Kaldi utt2spk file")
+    parser.add_argument(
+        "--utt2spk", type=Path, metavar="FILE", help="Kaldi utt2spk file; a manifest knows its speakers"
+    )
     parser.add_argument("--resamples", type=whole(), default=10_000, metavar="N", help="default: 10,000")
     parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="of the bootstrap; default: 0")
     parser.add_argument("--normaliser", default="none", choices=sorted(NORMALISERS), help="default: none")
@@ -28,7 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Score both, compare and print."""
-    reference, speakers = read_text(arguments.reference), read_utt2spk(arguments.utt2spk)
+    reference, speakers = read_reference(arguments.reference, arguments.utt2spk)
+    if speakers is None:
+        raise UserError(
+            f"{arguments.reference}: does not name speakers, over which the interval is: give --utt2spk FILE"
+        )
     scores = {
         path: score_texts(
             reference,

@@ -6,13 +6,18 @@ import argparse
 from pathlib import Path
 
 from geomix.files import write_json
-from geomix.speech.scoring import NORMALISERS, Score, read_text, read_utt2spk, score_texts
+from geomix.speech.scoring import NORMALISERS, Score, read_reference, read_text, score_texts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the command."""
-    parser.add_argument("reference", type=Path, metavar="REF", help="Kaldi text file: `utterance-id WORD WORD` a line")
-    parser.add_argument("hypotheses", type=Path, metavar="HYP", help="the same for the hypotheses")
+    parser.add_argument(
+        "reference",
+        type=Path,
+        metavar="REF",
+        help="Kaldi text file, `utterance-id WORD WORD` a line, or a manifest (.tsv), as in data/<corpus>/manifest",
+    )
+    parser.add_argument("hypotheses", type=Path, metavar="HYP", help="Kaldi text file of the hypotheses")
     parser.add_argument("--utt2spk", type=Path, metavar="FILE", help="Kaldi utt2spk file; rates by speaker are added")
     parser.add_argument("--normaliser", default="none", choices=sorted(NORMALISERS), help="default: none")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the totals there as well")
@@ -20,10 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Score and print."""
+    reference, speakers = read_reference(arguments.reference, arguments.utt2spk)
     score = score_texts(
-        read_text(arguments.reference),
+        reference,
         read_text(arguments.hypotheses),
-        read_utt2spk(arguments.utt2spk) if arguments.utt2spk else None,
+        speakers,
         set=arguments.reference.name,
         normaliser=arguments.normaliser,
         reference_name=str(arguments.reference),

@@ -20,6 +20,7 @@ import _kaldialign
 
 from geomix.errors import UserError
 from geomix.files import write_json, write_text
+from geomix.speech.manifest import read_manifest
 
 TSV_HEADER = (
     "id", "speaker",
@@ -215,6 +216,21 @@ def read_utt2spk(path: str | os.PathLike) -> dict[str, str]:
         if len(speaker.split()) != 1:
             raise UserError(f"{path}: {id} has {speaker!r} for a speaker: write one speaker, without spaces, a line")
     return table
+
+
+def read_reference(
+    path: str | os.PathLike, utt2spk: str | os.PathLike | None
+) -> tuple[dict[str, str], dict[str, str] | None]:
+    """Texts and speakers by utterance id, from a Kaldi `text` file and a `utt2spk` file, or from a manifest (.tsv), which knows both.
+
+    Speakers are None where neither file names them.
+    """
+    if Path(path).suffix == ".tsv":
+        utterances = read_manifest(path)
+        texts, speakers = {u.id: u.text for u in utterances}, {u.id: u.speaker for u in utterances}
+    else:
+        texts, speakers = read_text(path), None
+    return texts, read_utt2spk(utt2spk) if utt2spk else speakers
 
 
 def _read_table(path: str | os.PathLike, form: str) -> dict[str, str]:
