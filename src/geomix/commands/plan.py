@@ -53,24 +53,24 @@ def run(arguments: argparse.Namespace) -> None:
 
 def describe(plan: Plan, tflops: float, low: float, high: float) -> str:
     """A plan as text."""
-    lines = [f"{plan.run}: {len(plan.trainings)} trainings, {_range(*hours_of(plan.trainings))} GPU hours", ""]
+    lines = [f"{plan.run}: {len(plan.trainings)} trainings, {_range(*hours_of(plan.trainings))} device hours", ""]
     if any(t.basis == "formula" for t in plan.trainings):
         lines[:1] += [f"  by formula where nothing is measured yet, at {low:g} to {high:g} % of {tflops:g} TFLOP/s"]
     done = [t for t in plan.trainings if t.done]
     if done:
         left = [t for t in plan.trainings if not t.done]
-        lines[:1] += [f"  {len(done)} done; {len(left)} left, {_range(*hours_of(left))} GPU hours"]
+        lines[:1] += [f"  {len(done)} done; {len(left)} left, {_range(*hours_of(left))} device hours"]
 
     lines.append("order")
     waves = [list(wave) for _, wave in itertools.groupby(plan.trainings, key=lambda t: t.seed)]
     for number, wave in enumerate(waves, 1):
         who = "all arms and tracks" if number == 1 else "the same"
         lines.append(
-            f"  {number}. seed {wave[0].seed} of {who}: {len(wave)} trainings, {_range(*hours_of(wave))} GPU hours"
+            f"  {number}. seed {wave[0].seed} of {who}: {len(wave)} trainings, {_range(*hours_of(wave))} device hours"
         )
     if plan.anchors:
         who = ", ".join(f"{t.track}/{t.arm}/seed{t.seed}" for t in plan.anchors)
-        lines.append(f"  beside them the gate's {who}: {_range(*hours_of(plan.anchors))} GPU hours")
+        lines.append(f"  beside them the gate's {who}: {_range(*hours_of(plan.anchors))} device hours")
     lines += ["", f"  {'track':<8} {'arm':<22} {'parameters':>11} {'hours a run':>12}  basis"]
     for t in waves[0]:
         gated = ", waits for the gate" if t.gated else ""
@@ -78,7 +78,7 @@ def describe(plan: Plan, tflops: float, low: float, high: float) -> str:
 
     lines += [
         "",
-        f"longest chain: {_range(*plan.chain_hours)} GPU hours, however many GPUs there are",
+        f"longest chain: {_range(*plan.chain_hours)} device hours, however many devices there are",
         *_wrapped(" > ".join(plan.chain)),
     ]
     lines += [

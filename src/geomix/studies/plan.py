@@ -1,4 +1,4 @@
-"""What a speech study will cost before it starts: trainings in their order, GPU hours, longest chain of jobs, disk by kind."""
+"""What a speech study will cost before it starts: trainings in their order, device hours, longest chain of jobs, disk by kind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STATES = 3
 
 @dataclass(frozen=True)
 class Training:
-    """One training. `hours` on one GPU, (shortest, longest); `basis` says whence they come; `done`: its record exists."""
+    """One training. `hours` on one device (a GPU; or the CPU that was measured), (shortest, longest); `basis` says whence they come; `done`: its record exists."""
 
     track: str
     arm: str
@@ -63,7 +63,7 @@ class Plan:
     trainings : in the order in which they are wanted: the first seed of all tracks and arms, then the next seeds.
     anchors : trainings that the gate wants beside those.
     jobs : rule -> number of jobs of a complete run from nothing.
-    chain : the longest chain of jobs that wait for each other, and the GPU hours of its trainings.
+    chain : the longest chain of jobs that wait for each other, and the device hours of its trainings.
     storage : what the study writes, by kind. `there` bytes of it exist already; `free` is what the disk still has.
     """
 
@@ -89,7 +89,7 @@ class Plan:
 
 
 def hours_of(trainings: list[Training]) -> tuple[float, float]:
-    """GPU hours of trainings together, (shortest, longest)."""
+    """device hours of trainings together, (shortest, longest)."""
     return sum(t.hours[0] for t in trainings), sum(t.hours[1] for t in trainings)
 
 
@@ -102,7 +102,7 @@ def make_plan(
 ) -> Plan:
     """Plan of the study that `config` describes.
 
-    GPU hours come from the audio-seconds per second of the records under `root`/results where an arm has one on that track. Without one, an
+    device hours come from the audio-seconds per second of the records under `root`/results where an arm has one on that track. Without one, an
     arm's pace is the baseline's by formula: `utilisation` of `device_flops` at the gate arm's FLOPs per audio-second. An arm of fewer
     FLOPs gains nothing by that (what it saves, the pair mixers lose to memory traffic); one of more FLOPs is slower in proportion.
 
