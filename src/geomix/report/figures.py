@@ -69,9 +69,15 @@ def _figure(rows: int, columns: int, width: float, height: float, **options: Any
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
+def look_of(number: int) -> dict[str, str]:
+    """Colour and marker of a study's arm number 0, 1, ...; from the ninth on the colours come again, with hollow markers."""
+    again, i = divmod(number, len(COLOURS))
+    colour = COLOURS[i]
+    return {"color": colour, "marker": MARKERS[i], "markerfacecolor": "white" if again else colour}
+
+
 def _look(results: Results, arm: str) -> dict[str, str]:
-    i = results.study.arms.index(arm)
-    return {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
+    return look_of(results.study.arms.index(arm))
 
 
 def _label(results: Results, track: str, arm: str) -> str:
@@ -155,7 +161,7 @@ def _training(results: Results) -> Figure | None:
                     ends.append((last[1], arm, look["color"], last[0]))
             if ends and min(v for line in ax.lines for v in line.get_ydata()) > 0:
                 ax.set_yscale("log")
-                _plain_ticks(ax)
+                plain_ticks(ax)
             ax.set_xlabel("epoch")
             ax.set_ylabel(label)
             ax.xaxis.get_major_locator().set_params(integer=True)
@@ -166,7 +172,7 @@ def _training(results: Results) -> Figure | None:
     return figure
 
 
-def _plain_ticks(ax: Axes) -> None:
+def plain_ticks(ax: Axes) -> None:
     """Numbers such as 20 and 0.5 on a logarithmic axis, at 1, 2 and 5."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 

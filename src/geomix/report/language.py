@@ -17,7 +17,7 @@ import numpy as np
 
 from geomix.files import read_json, write_json, write_text
 from geomix.language.settings import runs_of
-from geomix.report.figures import COLOURS, MARKERS, STYLE, save_figure
+from geomix.report.figures import COLOURS, STYLE, look_of, plain_ticks, save_figure
 from geomix.report.parity import seeds_named
 from geomix.report.text import markdown_table
 from geomix.statistics import t_interval_log_perplexity
@@ -337,10 +337,7 @@ def _new_figure(rows: int, columns: int, width: float, height: float, **options:
 
 
 def _looks(study: LanguageStudy) -> dict[str, dict[str, str]]:
-    return {
-        arm: {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
-        for i, arm in enumerate(study.records)
-    }
+    return {arm: look_of(i) for i, arm in enumerate(study.records)}
 
 
 def _perplexity(study: LanguageStudy):
@@ -364,34 +361,44 @@ def _perplexity(study: LanguageStudy):
 
 
 def _training(study: LanguageStudy):
-    figure, axes = _new_figure(1, 2, 10, 4.0)
-    for arm, look in _looks(study).items():
-        for i, record in enumerate(study.records[arm]):
-            log = read_log(study.folder / arm / f"seed{record['seed']}" / "log.jsonl")
-            steps = [line for line in log if line["kind"] == "step" and line["loss"] is not None]
-            epochs = [line for line in log if line["kind"] == "epoch"]
-            label = arm if i == 0 else None
-            axes[0, 0].plot(
-                [s["update"] for s in steps], [s["loss"] for s in steps], lw=1, color=look["color"], label=label
-            )
-            axes[0, 1].plot(
-                [e["epoch"] for e in epochs], [e["dev_perplexity"] for e in epochs], lw=1, ms=4, label=label, **look
-            )
-    axes[0, 0].set_xlabel("update")
-    axes[0, 0].set_ylabel("training loss of a batch, nats")
+    logs = {
+        arm: [read_log(study.folder / arm / f"seed{record['seed']}" / "log.jsonl") for record in records]
+        for arm, records in study.records.items()
+    }
+    # one epoch is a row of points that the table has
+    curves = any(len(_lines(log, "epoch")) > 1 for seeds in logs.values() for log in seeds)
+    figure, axes = _new_figure(1, 2 if curves else 1, 10 if curves else 7, 4.0)
+    left, right = axes[0, 0], axes[0, -1]
+    for number, (arm, look) in enumerate(_looks(study).items()):
+        steps = [[(s["update"], s["loss"]) for s in _lines(log, "step") if s["loss"] is not None] for log in logs[arm]]
+        whole = min(map(len, steps))
+        updates, losses = np.array([seed[:whole] for seed in steps]).transpose(2, 0, 1)
+        style = "--" if number >= len(COLOURS) else "-"
+        left.plot(updates[0], losses.mean(0), lw=1.3, ls=style, color=look["color"], label=None if curves else arm)
+        for i, log in enumerate(logs[arm] if curves else []):
+            points = [(e["epoch"], e["dev_perplexity"]) for e in _lines(log, "epoch")]
+            right.plot(*zip(*points, strict=True), lw=1, ms=4.5, ls=style, label=None if i else arm, **look)
+    left.set_xlabel("update")
+    left.set_ylabel("training loss of a batch, nats, mean over seeds")
     entropy = next(iter(study.records.values()))[0]["data"]["unigram_entropy"]
-    axes[0, 0].axhline(entropy, color="#808080", lw=0.8, ls=(0, (2, 3)))
-    axes[0, 0].annotate(
+    left.axhline(entropy, color="#808080", lw=0.8, ls=(0, (2, 3)))
+    left.annotate(
         "unigram entropy", (1, entropy), xycoords=("axes fraction", "data"), xytext=(-2, 2), textcoords="offset points",
         ha="right", color="#808080", fontsize=8,
     )  # fmt: skip
-    axes[0, 1].set_xlabel("epoch")
-    axes[0, 1].set_ylabel("validation perplexity")
-    axes[0, 1].set_yscale("log")
-    axes[0, 1].xaxis.get_major_locator().set_params(integer=True)
-    axes[0, 1].legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    figure.suptitle("Training, a line a seed", x=0.01, ha="left", fontsize=11)
+    if curves:
+        right.set_xlabel("epoch")
+        right.set_ylabel("validation perplexity, a line a seed")
+        right.set_yscale("log")
+        plain_ticks(right)
+        right.xaxis.get_major_locator().set_params(integer=True)
+    right.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+    figure.suptitle("Training", x=0.01, ha="left", fontsize=11)
     return figure
+
+
+def _lines(log: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [line for line in log if line["kind"] == kind]
 
 
 def _pairs(study: LanguageStudy):
