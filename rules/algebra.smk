@@ -160,6 +160,7 @@ if ALG_SPEECH:
             [f"{ALG_RUN}/speech/{arm}.json" for arm in ALG_SPEECH["arms"]],
         output:
             markdown=f"{ALG_RUN}/speech.md",
+            summary=f"{ALG_RUN}/speech.json",
             plots=expand(f"{ALG_RUN}/figures/speech.{{form}}", form=["svg", "png"]),
         log:
             f"{ALG_LOGS}/speech/report.log",

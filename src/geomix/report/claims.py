@@ -84,6 +84,7 @@ PHASES = {
     "representation": "phase 1, does a Clifford table beat shuffled signs?",
     "components": "phase 2, one component of a Transformer at a time",
     "architectures": "phase 3, feed-forward maps at equal parameters",
+    "speech": "phase 3, the same maps in a small Conformer on the demo's corpus",
     "interpretability": "phase 4, do the grades mean something?",
 }
 

@@ -194,10 +194,13 @@ def build_architectures(folder: str | os.PathLike, settings: dict[str, Any]) -> 
 
 
 def _beside(jobs: dict[str, Any], arm: str, other: str) -> str:
-    """Ratio of perplexities of two arms with its interval and what it says: `1.014 [0.987, 1.042] (a tie)`."""
+    return _ratio(_perplexities(jobs[arm]), _perplexities(jobs[other]))
+
+
+def _ratio(a: list[float], b: list[float]) -> str:
+    """Ratio of two arms' seeds with its t-interval of logarithms and what it says: `1.014 [0.987, 1.042] (a tie)`."""
     from geomix.statistics import t_interval_log_perplexity
 
-    a, b = _perplexities(jobs[arm]), _perplexities(jobs[other])
     if min(len(a), len(b)) < 2:
         return f"{np.mean(a) / np.mean(b):.3f} (one seed: no interval)"
     t = t_interval_log_perplexity(a, b)
@@ -210,7 +213,7 @@ def _speech_part(folder: Path) -> str:
 
 
 def build_speech(folder: str | os.PathLike, arms: list[str]) -> None:
-    """Write speech.md and figures/speech of `folder` from the records in speech/."""
+    """Write speech.md, speech.json and figures/speech of `folder` from the records in speech/."""
     folder = Path(folder)
     jobs = {arm: read_json(folder / "speech" / f"{arm}.json", "runs", "record") for arm in arms}
     base = jobs["wide_scalar"]
@@ -231,22 +234,30 @@ def build_speech(folder: str | os.PathLike, arms: list[str]) -> None:
     ]
     head = ["arm", "parameters (×)", "MFLOP an audio-second (×)", "step, CPU-s", "kept, MB", "peak, MB", *(f"WER {s}, %" for s in sets)]  # fmt: skip
     settings, seeds = base["settings"], len(base["runs"])
-    sentence = "; ".join(f"{arm} {show(rates[arm][sets[0]])} %" for arm in jobs)
-    one = " One seed: no difference between arms is measured." if seeds == 1 else ""
+    beside = lambda arm, other: _ratio(rates[arm][sets[0]], rates[other][sets[0]])
+    summary = f"word error rates on {sets[0]}: " + ", ".join(f"{arm} {show(rates[arm][sets[0]])} %" for arm in jobs)
+    for arm, shuffled in (("clifford", "shuffled"), ("clifford_two_sided", "shuffled_two_sided")):
+        if arm in jobs and shuffled in jobs:
+            summary += (
+                f"; {arm} errs {beside(arm, shuffled)} times as often as its shuffled table and {beside(arm, 'wide_scalar')} times as often "
+                "as the dense model of the same size"
+            )
     parts = [
         "# Phase 3 on speech: a Conformer whose feed-forward layers share their numbers",
-        f"**In one sentence:** word error rates on {sets[0]}: {sentence}.{one}",
+        f"**In one sentence:** {summary}.",
         f"Corpus {settings['data']['corpus']['name']}; {settings['model']['blocks']} blocks, width {settings['model']['width']}, feed-forward "
         f"{settings['model']['ff_dim']}, {settings['training']['epochs']} epochs, {seeds} seed{'s' if seeds > 1 else ''}. "
         + machine_line(job["record"] for job in jobs.values()),
         "Budget held: parameters of the feed-forward, within 5 %; FLOPs and time stand beside.",
         "\n".join(markdown_table(head, rows)),
+        "Mean ± standard deviation over seeds; ratios with the 95 % t-interval of the difference of mean logarithms, degrees of freedom min(n) - 1, as on the other pages.",
         "![Word error rate of each arm](figures/speech.png)",
         "## Fixed before the run",
         "Arms, budget and epochs. Expected: Clifford and its shuffled table alike.",
         remarks_section(folder, "speech"),
     ]
     write_text(folder / "speech.md", "\n\n".join(p for p in parts if p) + "\n")
+    write_json(folder / "speech.json", {"summary": summary})
     draw(
         "speech",
         folder / "figures",
