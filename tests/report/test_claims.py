@@ -60,5 +60,5 @@ def test_algebra_claims_are_each_phase_s_sentence(tmp_path):
     assert {c.status for c in claims_of_algebra(tmp_path, "algebra")} == {"not run"}
     write_json(tmp_path / "components.json", {"summary": "qk tied with it", "comparisons": []})
     found = claims_of_algebra(tmp_path, "algebra")
-    assert [c.status for c in found] == ["not run", "measured", "not run", "not run"]
+    assert [c.status for c in found] == ["not run", "measured", "not run", "not run", "not run"]
     assert found[1].figure == "qk tied with it" and found[1].where == f"`{tmp_path}/components.md`"
