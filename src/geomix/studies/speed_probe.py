@@ -23,6 +23,7 @@ from typing import Any
 
 from geomix.errors import UserError
 from geomix.files import read_json, write_json, write_text
+from geomix.report.text import markdown_table
 
 LENGTHS = (128, 512, 4096)
 TOKENS = 16_384
@@ -507,14 +508,15 @@ def _cells(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _markdown(rows: Sequence[dict[str, Any]], record: dict[str, Any], machine: dict[str, Any]) -> str:
-    table = lambda head, lines: "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *lines])
+    table = lambda head, lines: "\n".join(markdown_table(head, lines))
     rates = machine["rates"]
     parts = [
         "# Speed probe (e00)",
-        f"{machine['device']}, {machine['threads']} threads, torch {machine['packages']['torch']}, "
+        f"{machine['device']}, {machine['threads']} thread{'s' if machine['threads'] > 1 else ''}, torch {machine['packages']['torch']}, "
         f"{'bf16 autocast' if machine['device_type'] == 'cuda' else 'fp32'}, commit "
         f"{(machine['commit'] or 'unknown')[:10]}{' (dirty)' if machine['dirty'] else ''}. Rates: {rates['flops'] / 1e9:.0f} GFLOP/s of "
-        f"matrix products ({rates['flops_source']}), {rates['bytes'] / 1e9:.1f} GB/s of a copy. Medians; forward and backward.",
+        f"matrix products ({rates['flops_source']}), {rates['bytes'] / 1e9:.1f} GB/s of a copy. Medians; forward and backward. *Of floor*: the least time that these rates allow (FLOPs over the one, bytes over the other, the "
+        "larger) over the measured one.",
         "## One block, 16,384 tokens",
         table(
             ["what", "form", *(f"L {length}, ms (of floor)" for length in LENGTHS)],
@@ -522,7 +524,8 @@ def _markdown(rows: Sequence[dict[str, Any]], record: dict[str, Any], machine: d
         ),
         "Paper's form over anchored form: "
         + "; ".join(f"{w} {', '.join(f'L {n}: {v:g}' for n, v in r.items())}" for w, r in record["ratios"].items())
-        + (f". Goal at L 128: {record['goal']}." if record["goal"] else "."),
+        + (f". Goal at L 128: at least {record['goal']}." if record["goal"] else "."),
+        "![One block against length](block.svg)",
     ]
     step = [r for r in rows if r["part"] == "step"]
     if step:
@@ -547,6 +550,7 @@ def _markdown(rows: Sequence[dict[str, Any]], record: dict[str, Any], machine: d
                 ["arm", *(f"{n:,} frames" for n in lengths)],
                 [[arm, *(by.get((arm, n), "") for n in lengths)] for arm in dict.fromkeys(r["form"] for r in encoder)],
             ),
+            "![Encoder against length](encoder.svg)",
         ]
     for row in rows:
         if row["part"] == "ctc":
