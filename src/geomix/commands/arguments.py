@@ -1,10 +1,21 @@
-"""Types of command-line arguments: argparse shows what they refuse as its own sentence, before anything runs."""
+"""Command-line arguments that commands share, and their types: argparse shows what they refuse as its own sentence."""
 
 from __future__ import annotations
 
 import argparse
 import math
 from collections.abc import Callable
+from pathlib import Path
+
+
+def add_reference(parser: argparse.ArgumentParser) -> None:
+    """The reference texts, as `geomix.speech.scoring.read_reference` takes them."""
+    parser.add_argument(
+        "reference",
+        type=Path,
+        metavar="REF",
+        help="Kaldi text file, `utterance-id WORD WORD` a line, or a manifest (.tsv), as in data/<corpus>/manifest",
+    )
 
 
 def whole(least: int = 1) -> Callable[[str], int]:

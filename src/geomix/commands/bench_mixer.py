@@ -7,12 +7,10 @@ import csv
 import io
 from pathlib import Path
 
-import matplotlib
-
 from geomix.commands.arguments import positive, whole, wholes
 from geomix.errors import UserError
 from geomix.files import write_text
-from geomix.report.figures import COLOURS, MARKERS, STYLE, save_figure
+from geomix.report.figures import COLOURS, MARKERS, draw
 
 COLUMNS = (
     "kind", "form", "length", "frames", "direction", "median_us", "floor_us", "gflop_per_s", "error", "peak_bytes", "device",
@@ -76,8 +74,7 @@ def _write(rows, folder: Path) -> None:
     for row in rows:
         writer.writerow({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()})
     write_text(folder / "mixer.csv", text.getvalue())
-    with matplotlib.rc_context(STYLE):
-        save_figure(plot(rows), folder, "mixer")
+    draw("mixer", folder, lambda: plot(rows))
 
 
 def plot(rows):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from geomix.commands.arguments import whole
+from geomix.commands.arguments import add_reference, whole
 from geomix.errors import UserError
 from geomix.files import write_json
 from geomix.report.comparisons import compare_systems
@@ -17,12 +17,7 @@ from geomix.statistics import bootstrap_rate
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the command."""
-    parser.add_argument(
-        "reference",
-        type=Path,
-        metavar="REF",
-        help="Kaldi text file, `utterance-id WORD WORD` a line, or a manifest (.tsv), as in data/<corpus>/manifest",
-    )
+    add_reference(parser)
     parser.add_argument("a", type=Path, metavar="HYP_A", help="Kaldi text file of the hypotheses of system A")
     parser.add_argument("b", type=Path, metavar="HYP_B", help="and of system B")
     parser.add_argument(

@@ -5,18 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from geomix.commands.arguments import add_reference
 from geomix.files import write_json
 from geomix.speech.scoring import NORMALISERS, Score, read_reference, read_text, score_texts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the command."""
-    parser.add_argument(
-        "reference",
-        type=Path,
-        metavar="REF",
-        help="Kaldi text file, `utterance-id WORD WORD` a line, or a manifest (.tsv), as in data/<corpus>/manifest",
-    )
+    add_reference(parser)
     parser.add_argument("hypotheses", type=Path, metavar="HYP", help="Kaldi text file of the hypotheses")
     parser.add_argument("--utt2spk", type=Path, metavar="FILE", help="Kaldi utt2spk file; rates by speaker are added")
     parser.add_argument("--normaliser", default="none", choices=sorted(NORMALISERS), help="default: none")

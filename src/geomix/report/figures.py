@@ -6,7 +6,7 @@ by colour-blind readers, and each arm also has a marker of its own; lines carry 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,14 @@ def save_figure(figure: Figure, folder: Path, name: str) -> None:
     for form, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
         with atomic_path(folder / f"{name}.{form}") as path:
             figure.savefig(path, format=form, metadata=metadata)
+
+
+def draw(name: str, folder: Path, make: Callable[[], Figure]) -> None:
+    """Write the figure that `make` makes under the style of all figures."""
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):
+        save_figure(make(), folder, name)
 
 
 def _figure(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, np.ndarray]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from geomix.files import read_json, write_json, write_text
-from geomix.report.algebra.page import draw, machine_line, remarks_section
-from geomix.report.figures import COLOURS, MARKERS
+from geomix.report.algebra.page import machine_line, remarks_section
+from geomix.report.figures import COLOURS, MARKERS, draw
 from geomix.report.text import markdown_table
 
 QUESTIONS = {

@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 
 from geomix.files import read_json, write_json, write_text
-from geomix.report.algebra.page import draw, machine_line, remarks_section, seed_marks
+from geomix.report.algebra.page import machine_line, remarks_section, seed_marks
+from geomix.report.figures import draw
 from geomix.report.text import markdown_table
+
+# an arm of the algebra and the same under random signs
+CONTROLS = (("clifford", "shuffled"), ("clifford_two_sided", "shuffled_two_sided"))
 
 
 def _language_table(jobs: dict[str, dict[str, Any]], baseline: str) -> tuple[list[list[str]], list[dict[str, Any]]]:
@@ -130,7 +134,7 @@ def build_architectures(folder: str | os.PathLike, settings: dict[str, Any]) -> 
     sentences = [
         f"{arm} has {_beside(jobs, arm, shuffled)} times the perplexity of its shuffled table and {_beside(jobs, arm, 'wide_scalar')} times "
         "that of the dense model of the same size"
-        for arm, shuffled in (("clifford", "shuffled"), ("clifford_two_sided", "shuffled_two_sided"))
+        for arm, shuffled in CONTROLS
         if arm in jobs and shuffled in jobs
     ]
     summary = "; ".join(sentences) or "no Clifford arm beside its shuffled table: nothing is compared"
@@ -236,7 +240,7 @@ def build_speech(folder: str | os.PathLike, arms: list[str]) -> None:
     settings, seeds = base["settings"], len(base["runs"])
     beside = lambda arm, other: _ratio(rates[arm][sets[0]], rates[other][sets[0]])
     summary = f"word error rates on {sets[0]}: " + ", ".join(f"{arm} {show(rates[arm][sets[0]])} %" for arm in jobs)
-    for arm, shuffled in (("clifford", "shuffled"), ("clifford_two_sided", "shuffled_two_sided")):
+    for arm, shuffled in CONTROLS:
         if arm in jobs and shuffled in jobs:
             summary += (
                 f"; {arm} errs {beside(arm, shuffled)} times as often as its shuffled table and {beside(arm, 'wide_scalar')} times as often "

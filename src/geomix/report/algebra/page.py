@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from geomix.files import read_json
-from geomix.report.figures import COLOURS, MARKERS, STYLE, save_figure
+from geomix.report.figures import COLOURS, MARKERS
 
 REMARKS = "remarks.json"
-
-
-def draw(name: str, folder: Path, make: Callable[[], Any]) -> None:
-    """Write a figure as SVG and PNG, with the style and the stable bytes of all figures."""
-    import matplotlib
-
-    with matplotlib.rc_context(STYLE):
-        save_figure(make(), folder, name)
 
 
 def remark(folder: Path, key: str) -> str:

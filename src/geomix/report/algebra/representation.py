@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from geomix.files import read_json, write_json, write_text
-from geomix.report.algebra.page import draw, machine_line, remark
-from geomix.report.figures import COLOURS
+from geomix.report.algebra.page import machine_line, remark
+from geomix.report.figures import COLOURS, draw
 from geomix.report.text import markdown_table
 from geomix.studies.algebra.verdict import FLOORS, Verdict, compare_expectations, decide, outcome, table_medians
 
