@@ -4,23 +4,30 @@
 #   snakemake --configfile config/an4.yaml --cores 2           an overlay: another run
 #   snakemake --profile slurm                                  the same on a Slurm cluster
 #
-# Targets: speech (the default), tables, tables_partial, attention_only, prepare; language; speed; algebra; granite (with config/granite.yaml).
+# Targets: speech (the default), tables, tables_partial, hypotheses, attention_only, prepare; language; speed; algebra;
+# granite (with config/granite.yaml).
 
 from snakemake.exceptions import WorkflowError
 
-from geomix.config import validate_config
 from geomix.errors import UserError
 from geomix.espnet_track.settings import check_study
+from geomix.settings import resolve
 
 
 configfile: "config.yaml"
 
 
+# $GEOMIX_DATA in a path stands for the folder of local data sets
+os.environ.setdefault("GEOMIX_DATA", "../shared/data")
+
+# from here on `config` is complete: checked, with every default filled in
 try:
-    validate_config(config)
-    check_study(config)
+    _resolved = resolve(config)
+    check_study(_resolved)
 except UserError as error:
     raise WorkflowError(str(error)) from None
+config.clear()
+config.update(_resolved)
 
 
 include: "rules/common.smk"
@@ -34,7 +41,7 @@ include: "rules/score.smk"
 include: "rules/espnet.smk"
 
 
-if "granite" in config:
+if config["granite"]:
 
     include: "rules/granite.smk"
 
@@ -62,19 +69,31 @@ localrules:
     speech,
     tables,
     tables_partial,
+    hypotheses,
     attention_only,
     prepare,
+
+
+# all that a study is asked for; a model is made only for what needs it
+STUDY_FILES = [
+    *rules.report.output,
+    f"{RUN}/comparisons.json",
+    *of_study(f"{ARM}/record.json"),
+    *of_study(f"{ARM}/hyp/{{set}}/text"),
+    *of_study(f"{ARM}/score/{{set}}.json"),
+    *of_study(f"{ARM}/score/{{set}}.tsv"),
+]
 
 
 rule speech:
     default_target: True
     input:
-        rules.report.output,
+        STUDY_FILES,
 
 
 rule tables:
     input:
-        rules.report.output,
+        STUDY_FILES,
 
 
 rule tables_partial:
@@ -82,12 +101,30 @@ rule tables_partial:
         f"{RUN}/partial/tables.md",
 
 
-rule attention_only:
+# up to the hypotheses: `--until decode` stops at the gate, which it does not know how to pass
+rule hypotheses:
     input:
-        rules.measure_parity.output,
+        of_study(f"{ARM}/hyp/{{set}}/text"),
+
+
+if config["gate"]:
+
+    rule attention_only:
+        input:
+            rules.measure_parity.output,
+
+else:
+
+    rule attention_only:
+        retries: 0
+        message:
+            "attention_only measures the gate's arm, and this study has no gate (gate: null)"
+        shell:
+            "exit 1"
 
 
 rule prepare:
     input:
         unpack(training_data),
-        expand(f"{DATA}/features/{{set}}-sp1.0.{FEATURES}", set=EVALUATION_SETS),
+        [features_of(name) for name in EVALUATION_SETS],
+        rules.check_corpus.output,

@@ -5,27 +5,18 @@ from geomix.studies.algebra.settings import (
     INSPECTED_TASKS,
     TASKS,
     arms_of,
-    check_algebra,
     job_settings,
     language_job_settings,
     speech_job_settings,
 )
 
 ALGEBRA = config["algebra"]
-try:
-    check_algebra(ALGEBRA)
-except UserError as error:
-    raise WorkflowError(str(error)) from None
-
 ALG_RUN = f"results/{ALGEBRA['run']}"
 ALG_LOGS = f"logs/{ALGEBRA['run']}"
 ALG_PHASE1 = ALGEBRA["representation"]
 
 
-ALG_LM = ALGEBRA["language"]
-ALG_TEXT = f"data/algebra/{ALG_LM['corpus']['name']}"
-ALG_TEXT_FILES = [f"{ALG_TEXT}/{name}" for name in ("train.npy", "valid.npy", "test.npy", "vocab.txt", "corpus.json")]
-ALG_STATE = f"state/{ALGEBRA['run']}"
+ALG_TEXT_FILES = [f"{text_folder(stages.algebra_text(config))}/{name}" for name in TEXT_FILES]
 
 
 localrules:
@@ -83,17 +74,6 @@ rule algebra_representation:
 
 
 # Phases 2 and 3 share a small text and the language study's model; one job an arm, its seeds one after the other.
-rule algebra_text:
-    output:
-        ALG_TEXT_FILES,
-    log:
-        f"{ALG_LOGS}/text.log",
-    params:
-        corpus=ALG_LM["corpus"],
-    script:
-        "../workflow_scripts/language_prepare.py"
-
-
 rule algebra_language:
     input:
         ALG_TEXT_FILES,
@@ -106,7 +86,6 @@ rule algebra_language:
     threads: 1
     params:
         settings=lambda wildcards: language_job_settings(ALGEBRA, wildcards.phase, wildcards.arm),
-        state=ALG_STATE,
     script:
         "../workflow_scripts/algebra_language.py"
 
@@ -140,8 +119,8 @@ if ALG_SPEECH:
     rule algebra_speech_arm:
         input:
             unpack(training_data),
-            manifests=expand(f"{DATA}/manifest/{{set}}.tsv", set=EVALUATION_SETS),
-            features=expand(f"{DATA}/features/{{set}}-sp1.0.{FEATURES}", set=EVALUATION_SETS),
+            manifests=[MANIFESTS[name] for name in EVALUATION_SETS],
+            features=[features_of(name) for name in EVALUATION_SETS],
         output:
             f"{ALG_RUN}/speech/{{arm}}.json",
         log:
@@ -151,7 +130,6 @@ if ALG_SPEECH:
             settings=speech_job_settings(config),
             seeds=ALG_SPEECH["seeds"],
             sets=EVALUATION_SETS,
-            state=ALG_STATE,
         script:
             "../workflow_scripts/algebra_speech.py"
 

@@ -22,5 +22,7 @@ rule average:
         track="own",
     priority: first_seed_first
     retries: 0
+    params:
+        selection=stages.selection(config),
     script:
         "../workflow_scripts/average.py"

@@ -7,12 +7,14 @@ localrules:
 
 rule compare:
     input:
-        scores=of_study(expand(f"{ARM}/score/{{set}}.tsv", set=EVALUATION_SETS, allow_missing=True)),
+        scores=of_study(f"{ARM}/score/{{set}}.tsv"),
         study=f"{RUN}/study.json",
     output:
         f"{RUN}/comparisons.json",
     log:
         f"{LOGS}/compare.log",
     retries: 0
+    params:
+        comparison=stages.comparison(config),
     script:
         "../workflow_scripts/compare.py"

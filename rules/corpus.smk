@@ -1,15 +1,17 @@
-# From recordings to manifests and features, once for all arms, seeds, tracks and runs on this corpus.
+# From recordings to manifests and features, once for all arms, seeds, tracks and runs on this corpus. Each split is a job
+# and a folder of its own, so that a further test set touches nothing of train and dev.
 
-# $GEOMIX_DATA in a path stands for the folder of local data sets
-os.environ.setdefault("GEOMIX_DATA", "../shared/data")
-CORPUS = {**config["corpus"], "path": os.path.expandvars(config["corpus"].get("path") or "") or None}
-LIMITS = ("speed_factors", "min_seconds", "max_seconds")
-SPLITS = ["train", "dev", *EVALUATION_SETS]
+# a generated corpus lies among the prepared data, in a folder named by what it is made with
+GENERATED = stages.generated_settings(config)
+if CORPUS["kind"] in stages.GENERATED:
+    CORPUS["path"] = f"{DATA}/audio-{stages.digest(GENERATED)}"
 
 
 localrules:
     download_subset,
-    prepare_corpus,
+    generate_corpus,
+    prepare_split,
+    check_corpus,
 
 
 rule download_subset:
@@ -24,53 +26,84 @@ rule download_subset:
         "../workflow_scripts/download_subset.py"
 
 
-def downloads(wildcards):
-    if not CORPUS.get("download"):
-        return []
-    subsets = [name for key in ("train", "dev", "test") for name in CORPUS[key]]
-    return expand(f"{CORPUS['path']}/{{subset}}.complete", subset=subsets)
-
-
-rule prepare_corpus:
-    input:
-        downloads,
+rule generate_corpus:
     output:
-        manifests=expand(f"{DATA}/manifest/{{split}}.tsv", split=SPLITS),
-        summary=f"{DATA}/corpus.json",
+        f"{CORPUS['path']}/settings.json",
     log:
-        f"{LOGS}/prepare_corpus.log",
+        f"{LOGS}/generate_corpus.log",
     retries: 0
     params:
-        corpus={key: value for key, value in CORPUS.items() if key not in ("download", *LIMITS)},
-        limits={key: CORPUS[key] for key in LIMITS if key in CORPUS},
-        folder=DATA,
+        settings=GENERATED,
     script:
-        "../workflow_scripts/prepare_corpus.py"
+        "../workflow_scripts/generate_corpus.py"
+
+
+def recordings(wildcards):
+    """What must be there before a split is read: nothing, where the recordings are the user's own."""
+    if CORPUS["kind"] in stages.GENERATED:
+        return rules.generate_corpus.output
+    if CORPUS["download"]:
+        return expand(f"{CORPUS['path']}/{{subset}}.complete", subset=stages.split_settings(config, wildcards.split)["read"])
+    return []
+
+
+rule prepare_split:
+    input:
+        recordings,
+    output:
+        manifest=MANIFEST,
+        sources=f"{SPLIT}/sources.tsv",
+        summary=f"{SPLIT}/split.json",
+    log:
+        f"{LOGS}/prepare/{{split}}-{{key}}.log",
+    retries: 0
+    params:
+        made_with=lambda wildcards: stages.preparation(config, wildcards.split),
+    script:
+        "../workflow_scripts/prepare_split.py"
+
+
+# what no split can see alone: an utterance in train and in another split, counts that were stated
+rule check_corpus:
+    input:
+        summaries=[f"{folder}/split.json" for folder in FOLDERS.values()],
+        manifests=MANIFESTS.values(),
+    output:
+        f"{RUN}/corpus.json",
+    log:
+        f"{LOGS}/check_corpus.log",
+    retries: 0
+    priority: 1
+    params:
+        folders=FOLDERS,
+        expected=CORPUS["expected"],
+    script:
+        "../workflow_scripts/check_corpus.py"
 
 
 rule features:
     input:
-        manifest=f"{DATA}/manifest/{{split}}.tsv",
+        manifest=MANIFEST,
     output:
-        frames=f"{DATA}/features/{{split}}-sp{{factor}}.{FEATURES}",
-        index=f"{DATA}/features/{{split}}-sp{{factor}}.index.tsv",
+        frames=f"{SPLIT}/{FEATURES}/{{split}}-sp{{factor}}.{FRAMES}",
+        index=f"{SPLIT}/{FEATURES}/{{split}}-sp{{factor}}.index.tsv",
     log:
-        f"{LOGS}/features/{{split}}-sp{{factor}}.log",
+        f"{LOGS}/features/{{split}}-{{key}}-sp{{factor}}.log",
     threads: 2
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=240,
     params:
-        features=config["features"],
+        features=stages.features(config),
     script:
         "../workflow_scripts/features.py"
 
 
 rule normalisation:
     input:
-        expand(f"{DATA}/features/train-sp{{factor}}.{FEATURES}", factor=CORPUS["speed_factors"]),
+        [features_of("train", factor) for factor in CORPUS["speed_factors"]],
     output:
-        f"{DATA}/features/normalisation.json",
+        f"{FOLDERS['train']}/{FEATURES}/normalisation.json",
     log:
         f"{LOGS}/normalisation.log",
     script:

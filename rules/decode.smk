@@ -1,4 +1,4 @@
-# Greedy CTC decoding of every evaluation set with the averaged model.
+# Greedy CTC decoding of one evaluation set with the averaged model.
 
 
 rule decode:
@@ -6,12 +6,12 @@ rule decode:
         model=f"{ARM}/model.safetensors",
         config=f"{ARM}/model.yaml",
         tokenizer=f"{ARM}/tokenizer.model",
-        manifests=expand(f"{DATA}/manifest/{{set}}.tsv", set=EVALUATION_SETS),
-        features=expand(f"{DATA}/features/{{set}}-sp1.0.{FEATURES}", set=EVALUATION_SETS),
+        manifest=lambda wildcards: MANIFESTS[wildcards.set],
+        features=lambda wildcards: features_of(wildcards.set),
     output:
-        expand(f"{ARM}/hyp/{{set}}/text", set=EVALUATION_SETS, allow_missing=True),
+        f"{ARM}/hyp/{{set}}/text",
     log:
-        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/decode.log",
+        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/decode-{{set}}.log",
     priority: first_seed_first
     threads: TRAINING["threads"]
     script:

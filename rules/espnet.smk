@@ -1,9 +1,13 @@
 # The track espnet: its data folder, training and averaging by ESPnet itself, and ESPnet's own decoding, a second set of
 # hypotheses that is scored too. Every other rule is the one that both tracks share.
 
-ESPNET_DATA = f"{DATA}/espnet/{TOKENIZER.rpartition('/')[2]}"
-ESPNET_AUDIO = f"{DATA}/espnet/audio-sp{{factor}}"
+# Kaldi folders of the splits; the shapes in them hang on the tokenizer, and so on the training set
+ESPNET_UNITS = f"{KEYS['train']}-{UNITS}"
+ESPNET_DATA = f"{SPLIT}/espnet/{ESPNET_UNITS}"
+ESPNET_AUDIO = f"{FOLDERS['train']}/espnet/audio-sp{{factor}}"
 ESPNET_FILES = ("wav.scp", "text", "utt2spk", "speech_shape", "text_shape")
+ESPNET_FACTORS = [factor for factor in CORPUS["speed_factors"] if factor != 1.0]
+ESPNET_STATS = f"{FOLDERS['train']}/espnet/{ESPNET_UNITS}/stats-{KEYS['dev']}/train/feats_stats.npz"
 # ESPnet's own models among the arms, which our decoder does not know
 ESPNET_ANCHORS = [arm for arm, definition in ARMS.items() if definition.get("architecture") == "e_branchformer"]
 
@@ -15,9 +19,27 @@ localrules:
     decode_anchor,
 
 
+def espnet_files(*splits):
+    """Files of the Kaldi folders of splits."""
+    return [f"{FOLDERS[split]}/espnet/{ESPNET_UNITS}/{name}" for split in splits for name in ESPNET_FILES]
+
+
+def espnet_training_data(wildcards=None):
+    """All prepared files that a training by ESPnet reads."""
+    return dict(
+        train_summary=f"{FOLDERS['train']}/split.json",
+        dev_summary=f"{FOLDERS['dev']}/split.json",
+        train_scp=f"{FOLDERS['train']}/espnet/{ESPNET_UNITS}/wav.scp",
+        dev_scp=f"{FOLDERS['dev']}/espnet/{ESPNET_UNITS}/wav.scp",
+        files=espnet_files("train", "dev"),
+        tokens=f"{TOKENIZER}/tokens.txt",
+        tokenizer=f"{TOKENIZER}/tokenizer.model",
+    )
+
+
 rule espnet_audio:
     input:
-        manifest=f"{DATA}/manifest/train.tsv",
+        manifest=MANIFESTS["train"],
     output:
         directory(ESPNET_AUDIO),
     log:
@@ -27,37 +49,38 @@ rule espnet_audio:
         "../workflow_scripts/espnet_audio.py"
 
 
+def espnet_copies(wildcards):
+    """Audio at other speeds, of which the training set alone has some."""
+    return expand(ESPNET_AUDIO, factor=ESPNET_FACTORS) if wildcards.split == "train" else []
+
+
 rule espnet_data:
     input:
-        manifests=expand(f"{DATA}/manifest/{{split}}.tsv", split=SPLITS),
-        audio=expand(ESPNET_AUDIO, factor=[factor for factor in CORPUS["speed_factors"] if factor != 1.0]),
+        manifest=MANIFEST,
+        audio=espnet_copies,
         tokenizer=f"{TOKENIZER}/tokenizer.model",
         tokens=f"{TOKENIZER}/tokens.txt",
     output:
-        expand(f"{ESPNET_DATA}/{{split}}/{{file}}", split=SPLITS, file=ESPNET_FILES),
+        expand(f"{ESPNET_DATA}/{{file}}", file=ESPNET_FILES, allow_missing=True),
     log:
-        f"{LOGS}/espnet/data.log",
+        f"{LOGS}/espnet/data-{{split}}-{{key}}.log",
     retries: 0
     params:
-        folder=ESPNET_DATA,
-        factors=[factor for factor in CORPUS["speed_factors"] if factor != 1.0],
+        factors=lambda wildcards: ESPNET_FACTORS if wildcards.split == "train" else [],
     script:
         "../workflow_scripts/espnet_data.py"
 
 
 rule espnet_stats:
     input:
-        rules.espnet_data.output,
-        tokens=f"{TOKENIZER}/tokens.txt",
-        corpus=f"{DATA}/corpus.json",
+        unpack(espnet_training_data),
     output:
-        f"{ESPNET_DATA}/stats/train/feats_stats.npz",
+        stats=ESPNET_STATS,
     log:
         f"{LOGS}/espnet/stats.log",
     resources:
         runtime=720,
     params:
-        folder=ESPNET_DATA,
         mels=config["features"]["mels"],
     script:
         "../workflow_scripts/espnet_stats.py"
@@ -65,13 +88,9 @@ rule espnet_stats:
 
 rule train_espnet:
     input:
-        rules.espnet_data.output,
-        stats=rules.espnet_stats.output,
-        tokens=f"{TOKENIZER}/tokens.txt",
-        corpus=f"{DATA}/corpus.json",
-        dev_features=f"{DATA}/features/dev-sp1.0.{FEATURES}",
-        settings=f"{ARM}/settings.json",
-        study=ancient(f"{RUN}/study.json"),
+        unpack(espnet_training_data),
+        stats=ESPNET_STATS,
+        dev_features=features_of("dev"),
         gate=gate_of,
     output:
         record=f"{ARM}/record.json",
@@ -85,18 +104,17 @@ rule train_espnet:
     priority: first_seed_first
     threads: TRAINING["threads"]
     params:
-        folder=ESPNET_DATA,
+        settings=lambda wildcards: stages.training(config, wildcards.arm, int(wildcards.seed), wildcards.track),
     script:
         "../workflow_scripts/espnet_train.py"
 
 
 rule average_espnet:
     input:
+        unpack(espnet_training_data),
+        stats=ESPNET_STATS,
         epochs=f"{ARM}/epochs.json",
         record=f"{ARM}/record.json",
-        tokenizer=f"{TOKENIZER}/tokenizer.model",
-        tokens=f"{TOKENIZER}/tokens.txt",
-        corpus=f"{DATA}/corpus.json",
     output:
         model=f"{ARM}/model.safetensors",
         config=f"{ARM}/model.yaml",
@@ -112,7 +130,7 @@ rule average_espnet:
     priority: first_seed_first
     retries: 0
     params:
-        folder=ESPNET_DATA,
+        selection=stages.selection(config),
     script:
         "../workflow_scripts/espnet_average.py"
 
@@ -120,36 +138,33 @@ rule average_espnet:
 # ESPnet's inference, at beam 1 a prefix search, and argmax-collapse of the same model in ESPnet's own code
 rule decode_espnet:
     input:
-        rules.espnet_data.output,
-        stats=rules.espnet_stats.output,
+        lambda wildcards: espnet_files(wildcards.set),
+        stats=ESPNET_STATS,
         weights=f"{ARM}/espnet.pth",
         options=f"{ARM}/espnet.yaml",
         tokenizer=f"{ARM}/tokenizer.model",
     output:
-        prefix=expand(f"{ARM}/prefix_search/hyp/{{set}}/text", set=EVALUATION_SETS, allow_missing=True),
-        argmax=expand(f"{ARM}/espnet_argmax/{{set}}/text", set=EVALUATION_SETS, allow_missing=True),
+        prefix=f"{ARM}/prefix_search/hyp/{{set}}/text",
+        argmax=f"{ARM}/espnet_argmax/{{set}}/text",
     log:
-        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/decode_espnet.log",
+        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/decode_espnet-{{set}}.log",
     wildcard_constraints:
         track="espnet",
     priority: first_seed_first
     threads: TRAINING["threads"]
-    params:
-        folder=ESPNET_DATA,
-        sets=EVALUATION_SETS,
     script:
         "../workflow_scripts/espnet_decode.py"
 
 
 use rule score as score_prefix_search with:
     input:
-        hypotheses=expand(f"{ARM}/prefix_search/hyp/{{set}}/text", set=EVALUATION_SETS, allow_missing=True),
-        manifests=expand(f"{DATA}/manifest/{{set}}.tsv", set=EVALUATION_SETS),
+        hypotheses=f"{ARM}/prefix_search/hyp/{{set}}/text",
+        manifest=lambda wildcards: MANIFESTS[wildcards.set],
     output:
-        json=expand(f"{ARM}/prefix_search/score/{{set}}.json", set=EVALUATION_SETS, allow_missing=True),
-        tsv=expand(f"{ARM}/prefix_search/score/{{set}}.tsv", set=EVALUATION_SETS, allow_missing=True),
+        json=f"{ARM}/prefix_search/score/{{set}}.json",
+        tsv=f"{ARM}/prefix_search/score/{{set}}.tsv",
     log:
-        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/score_prefix_search.log",
+        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/score_prefix_search-{{set}}.log",
     wildcard_constraints:
         track="espnet",
 
@@ -175,15 +190,16 @@ ruleorder: decode_anchor > decode
 # both tracks against each other, without training
 rule agreement:
     input:
-        unpack(training_data),
-        rules.espnet_data.output,
-        stats=rules.espnet_stats.output,
+        unpack(espnet_training_data),
+        train_features=[features_of("train", factor) for factor in CORPUS["speed_factors"]],
+        dev_features=features_of("dev"),
+        normalisation=rules.normalisation.output[0],
+        stats=ESPNET_STATS,
     output:
         f"{RUN}/agreement.json",
     log:
         f"{LOGS}/espnet/agreement.log",
     params:
-        folder=ESPNET_DATA,
         settings={arm: training_settings(config, arm, seeds_of(STUDY, "espnet")[0], "espnet") for arm in STUDY["arms"]},
     script:
         "../workflow_scripts/espnet_agreement.py"

@@ -1,49 +1,72 @@
 # Gated arms run only after the baseline has reproduced a published number. Measuring always succeeds and keeps its
 # record; passing the gate is a rule of its own, since a failing rule loses its outputs.
 
+import json
+
 GATE = config["gate"]
-ANCHORS = [GATE, *([GATE["fallback"]] if GATE["fallback"] else [])]
 
 
-localrules:
-    measure_parity,
-    parity_gate,
-
-
-def anchor_scores(wildcards):
+def anchor_scores(anchor):
+    """Scores of the sets on which an anchor has a target."""
     return [
         f"{RUN}/{anchor['track']}/{anchor['arm']}/seed{seed}/score/{target['set']}.json"
-        for anchor in ANCHORS
         for seed in anchor["seeds"]
         for target in anchor["targets"]
     ]
 
 
-# study.json holds the gate's targets too, and a changed one must be seen here: Snakemake does not look at the params of a
-# job below an `ancient` input (the study of a training) whose maker runs again
-rule measure_parity:
-    input:
-        scores=anchor_scores,
-        study=f"{RUN}/study.json",
-    output:
-        f"{RUN}/parity.json",
-    log:
-        f"{LOGS}/measure_parity.log",
-    retries: 0
-    params:
-        gate=GATE,
-        run=RUN,
-    script:
-        "../workflow_scripts/measure_parity.py"
+if GATE:
 
+    localrules:
+        measure_anchor,
+        measure_parity,
+        parity_gate,
 
-rule parity_gate:
-    input:
-        f"{RUN}/parity.json",
-    output:
-        touch(f"{RUN}/parity.passed"),
-    log:
-        f"{LOGS}/parity_gate.log",
-    retries: 0
-    script:
-        "../workflow_scripts/parity_gate.py"
+    # a checkpoint, since only a miss makes the fallback train
+    checkpoint measure_anchor:
+        input:
+            anchor_scores(GATE),
+        output:
+            f"{RUN}/anchor.json",
+        log:
+            f"{LOGS}/measure_anchor.log",
+        retries: 0
+        params:
+            gate=stages.gate(config),
+            run=RUN,
+        script:
+            "../workflow_scripts/measure_anchor.py"
+
+    def fallback_scores(wildcards):
+        """Scores of the fallback, when the gate's own arm missed its target."""
+        if not GATE["fallback"]:
+            return []
+        with checkpoints.measure_anchor.get().output[0].open() as file:
+            passed = json.load(file)["passed"]
+        return [] if passed else anchor_scores(GATE["fallback"])
+
+    rule measure_parity:
+        input:
+            f"{RUN}/anchor.json",
+            fallback_scores,
+        output:
+            f"{RUN}/parity.json",
+        log:
+            f"{LOGS}/measure_parity.log",
+        retries: 0
+        params:
+            gate=stages.gate(config),
+            run=RUN,
+        script:
+            "../workflow_scripts/measure_parity.py"
+
+    rule parity_gate:
+        input:
+            f"{RUN}/parity.json",
+        output:
+            touch(f"{RUN}/parity.passed"),
+        log:
+            f"{LOGS}/parity_gate.log",
+        retries: 0
+        script:
+            "../workflow_scripts/parity_gate.py"

@@ -3,7 +3,7 @@
 
 import re
 
-from geomix.config import granite_rows
+from geomix.settings import granite_rows
 
 GRANITE = config["granite"]
 GRANITE_ARMS = {row: {"checkpoint": checkpoint, "head": head} for row, checkpoint, head in granite_rows(config)}
@@ -34,7 +34,7 @@ def _granite_arms(head):
 
 rule granite_decode:
     input:
-        manifests=expand(f"{DATA}/manifest/{{set}}.tsv", set=EVALUATION_SETS),
+        manifests=[MANIFESTS[name] for name in EVALUATION_SETS],
     output:
         texts=expand(f"{GRANITE_ARM}/hyp/{{set}}/text", set=EVALUATION_SETS, allow_missing=True),
         record=f"{GRANITE_ARM}/record.json",
@@ -67,7 +67,7 @@ use rule granite_decode as granite_ctc with:
 
 rule granite_score:
     input:
-        manifests=expand(f"{DATA}/manifest/{{set}}.tsv", set=EVALUATION_SETS),
+        manifests=[MANIFESTS[name] for name in EVALUATION_SETS],
         texts=expand(f"{GRANITE_ARM}/hyp/{{set}}/text", set=EVALUATION_SETS, allow_missing=True),
     output:
         json=expand(f"{GRANITE_ARM}/score/{{set}}.json", set=EVALUATION_SETS, allow_missing=True),

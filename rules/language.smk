@@ -1,19 +1,26 @@
 # The language study (e01): text to tokens, one training an arm and seed, the gate on the published perplexity, tables.
 
-from geomix.language.settings import check_language, language_settings, runs_of
 from geomix.language.text import FETCHED_ARCHIVE
+from geomix.report.names import language_figure_names
+from geomix.settings import language_trainings_of
 
 LANGUAGE = config["language"]
-try:
-    check_language(LANGUAGE)
-except UserError as error:
-    raise WorkflowError(str(error)) from None
-
-LM_TEXT = LANGUAGE["corpus"]
-LM_DATA = f"data/language/{LM_TEXT['name']}"
 LM_RUN = f"{RUN}/language"
 LM_ARM = f"{LM_RUN}/{{arm}}/seed{{seed}}"
-LM_FILES = [f"{LM_DATA}/{name}" for name in ("train.npy", "valid.npy", "test.npy", "vocab.txt", "corpus.json")]
+LM_TRAININGS = language_trainings_of(LANGUAGE) if LANGUAGE["arms"] else []
+LM_GATE = LANGUAGE["gate"]
+
+
+def text_folder(text):
+    """Folder of a text's tokens, named by what they are made with."""
+    return f"data/language/{text['name']}-{stages.text_key(text)}"
+
+
+LM_DATA = text_folder(LANGUAGE["corpus"])
+# the texts of the language and of the algebra study, by their folders
+TEXTS = {os.path.basename(text_folder(text)): text for text in (LANGUAGE["corpus"], stages.algebra_text(config))}
+TEXT_FILES = ("train.npy", "valid.npy", "test.npy", "vocab.txt", "corpus.json")
+LM_FILES = [f"{LM_DATA}/{name}" for name in TEXT_FILES]
 # what is downloaded when the config gives no path
 LM_VOCABULARY = "data/language/bert-base-uncased-vocab.txt"
 
@@ -24,19 +31,16 @@ localrules:
     download_wikitext,
     download_wordpiece,
     describe_language,
-    settings_language,
-    measure_language_parity,
-    language_gate,
     language_report,
 
 
 def language_text(wildcards):
     """Files that the tokens are made of: downloaded where the config names none, nothing for the built-in text."""
-    files = {}
-    if LM_TEXT["kind"] == "wikitext":
-        files["text"] = LM_TEXT["path"] or FETCHED_ARCHIVE
-    if not isinstance(LM_TEXT["vocabulary"], int):
-        files["vocabulary"] = LM_TEXT["vocabulary"] or LM_VOCABULARY
+    text, files = TEXTS[wildcards.text], {}
+    if text["kind"] == "wikitext":
+        files["text"] = os.path.expandvars(text["path"] or FETCHED_ARCHIVE)
+    if not isinstance(text["vocabulary"], int):
+        files["vocabulary"] = os.path.expandvars(text["vocabulary"] or LM_VOCABULARY)
     return files
 
 
@@ -66,36 +70,25 @@ rule prepare_language:
     input:
         unpack(language_text),
     output:
-        LM_FILES,
+        expand("data/language/{text}/{file}", file=TEXT_FILES, allow_missing=True),
     log:
-        f"{LOGS}/language/prepare.log",
+        f"{LOGS}/language/prepare-{{text}}.log",
+    wildcard_constraints:
+        text="|".join(map(re.escape, TEXTS)),
     params:
-        corpus=LM_TEXT,
+        corpus=lambda wildcards: TEXTS[wildcards.text],
     script:
         "../workflow_scripts/language_prepare.py"
 
 
 def language_gate_of(wildcards):
-    """Gated arms wait for the gate; `ancient`, so that a re-run of the Transformer does not re-train them."""
-    return ancient(f"{LM_RUN}/parity.passed") if LANGUAGE["arms"][wildcards.arm].get("gated") else []
-
-
-# all that decides the weights, in a file: see the rule `settings` of train.smk for why it is a rule of its own
-rule settings_language:
-    output:
-        f"{LM_ARM}/settings.json",
-    log:
-        f"{LOGS}/language/{{arm}}/seed{{seed}}/settings.log",
-    params:
-        settings=lambda wildcards: language_settings(LANGUAGE, wildcards.arm, int(wildcards.seed)),
-    script:
-        "../workflow_scripts/settings.py"
+    """What a gated arm waits for; a plain input, as in train.smk."""
+    return f"{LM_RUN}/parity.passed" if LM_GATE and LANGUAGE["arms"][wildcards.arm]["gated"] else []
 
 
 rule train_language:
     input:
         LM_FILES,
-        settings=f"{LM_ARM}/settings.json",
         gate=language_gate_of,
     output:
         record=f"{LM_ARM}/record.json",
@@ -106,6 +99,8 @@ rule train_language:
     log:
         f"{LOGS}/language/{{arm}}/seed{{seed}}.log",
     threads: LANGUAGE["training"]["threads"]
+    params:
+        settings=lambda wildcards: stages.language_training(config, wildcards.arm, int(wildcards.seed)),
     script:
         "../workflow_scripts/language_train.py"
 
@@ -117,48 +112,58 @@ rule describe_language:
     log:
         f"{LOGS}/language/describe.log",
     params:
-        run=config["run"],
-        language=LANGUAGE,
+        study=stages.language_report(config),
     script:
         "../workflow_scripts/language_describe.py"
 
 
-rule measure_language_parity:
-    input:
-        study=rules.describe_language.output,
-        records=[f"{LM_RUN}/{LANGUAGE['gate']['arm']}/seed{seed}/record.json" for seed in LANGUAGE["gate"]["seeds"]],
-    output:
-        f"{LM_RUN}/parity.json",
-    log:
-        f"{LOGS}/language/measure_parity.log",
-    script:
-        "../workflow_scripts/language_parity.py"
+if LM_GATE:
 
+    localrules:
+        measure_language_parity,
+        language_gate,
 
-rule language_gate:
-    input:
-        f"{LM_RUN}/parity.json",
-    output:
-        touch(f"{LM_RUN}/parity.passed"),
-    log:
-        f"{LOGS}/language/gate.log",
-    retries: 0
-    script:
-        "../workflow_scripts/language_gate.py"
+    rule measure_language_parity:
+        input:
+            records=[f"{LM_RUN}/{LM_GATE['arm']}/seed{seed}/record.json" for seed in LM_GATE["seeds"]],
+        output:
+            f"{LM_RUN}/parity.json",
+        log:
+            f"{LOGS}/language/measure_parity.log",
+        params:
+            gate=LM_GATE,
+            corpus=LANGUAGE["corpus"]["name"],
+            run=LM_RUN,
+        script:
+            "../workflow_scripts/language_parity.py"
+
+    rule language_gate:
+        input:
+            f"{LM_RUN}/parity.json",
+        output:
+            touch(f"{LM_RUN}/parity.passed"),
+        log:
+            f"{LOGS}/language/gate.log",
+        retries: 0
+        script:
+            "../workflow_scripts/language_gate.py"
 
 
 rule language_report:
     input:
+        [f"{LM_RUN}/parity.json", f"{LM_RUN}/parity.passed"] if LM_GATE else [],
         study=rules.describe_language.output,
-        records=[f"{LM_RUN}/{arm}/seed{seed}/record.json" for arm, seed in runs_of(LANGUAGE)],
-        logs=[f"{LM_RUN}/{arm}/seed{seed}/log.jsonl" for arm, seed in runs_of(LANGUAGE)],
-        parity=f"{LM_RUN}/parity.json",
-        gate=f"{LM_RUN}/parity.passed",
+        records=[f"{LM_RUN}/{arm}/seed{seed}/record.json" for arm, seed in LM_TRAININGS],
+        logs=[f"{LM_RUN}/{arm}/seed{seed}/log.jsonl" for arm, seed in LM_TRAININGS],
     output:
         csv=f"{LM_RUN}/tables.csv",
         markdown=f"{LM_RUN}/tables.md",
         comparisons=f"{LM_RUN}/comparisons.json",
-        figures=directory(f"{LM_RUN}/figures"),
+        figures=expand(
+            f"{LM_RUN}/figures/{{name}}.{{form}}",
+            name=language_figure_names(stages.language_report(config)) if LM_TRAININGS else [],
+            form=["svg", "png"],
+        ),
     log:
         f"{LOGS}/language/report.log",
     script:
@@ -168,9 +173,21 @@ rule language_report:
 rule language:
     input:
         rules.language_report.output,
+        [f"{LM_RUN}/{arm}/seed{seed}/record.json" for arm, seed in LM_TRAININGS],
 
 
-# the baseline and its parity alone
-rule language_attention:
-    input:
-        rules.measure_language_parity.output,
+if LM_GATE:
+
+    # the baseline and its parity alone
+    rule language_attention:
+        input:
+            rules.measure_language_parity.output,
+
+else:
+
+    rule language_attention:
+        retries: 0
+        message:
+            "language_attention measures the gate's arm, and this language study has no gate (language.gate: null)"
+        shell:
+            "exit 1"

@@ -1,26 +1,35 @@
 # Tables and figures, from scores and records alone. The final table takes the gate itself; the partial one does not,
 # takes whatever is there, and marks what is missing.
 
+from geomix.report.names import figure_names
+
+FIGURES = figure_names(stages.report(config))
+
 
 localrules:
     report,
     report_partial,
 
 
+def parity_files(wildcards):
+    """What the gate measured, and that it was passed; nothing for a study without a gate."""
+    return dict(parity=f"{RUN}/parity.json", gate=f"{RUN}/parity.passed") if config["gate"] else {}
+
+
 rule report:
     input:
+        unpack(parity_files),
         study=f"{RUN}/study.json",
+        corpus=f"{RUN}/corpus.json",
         records=of_study(f"{ARM}/record.json"),
-        scores=of_study(expand(f"{ARM}/score/{{set}}.json", set=EVALUATION_SETS, allow_missing=True)),
+        scores=of_study(f"{ARM}/score/{{set}}.json"),
         comparisons=f"{RUN}/comparisons.json",
         agreement=agreement_files,
-        references=rules.granite_table.output.csv if "granite" in config else [],
-        parity=f"{RUN}/parity.json",
-        gate=f"{RUN}/parity.passed",
+        references=rules.granite_table.output.csv if config["granite"] else [],
     output:
         csv=f"{RUN}/tables.csv",
         markdown=f"{RUN}/tables.md",
-        figures=directory(f"{RUN}/figures"),
+        figures=expand(f"{RUN}/figures/{{name}}.{{form}}", name=FIGURES, form=["svg", "png"]),
     log:
         f"{LOGS}/report.log",
     retries: 0
@@ -40,10 +49,6 @@ rule report_partial:
     retries: 0
     params:
         # not an input list: an input would have to be made
-        scores=lambda wildcards: [
-            path
-            for path in of_study(expand(f"{ARM}/score/{{set}}.json", set=EVALUATION_SETS, allow_missing=True))
-            if os.path.exists(path)
-        ],
+        scores=lambda wildcards: list(filter(os.path.exists, of_study(f"{ARM}/score/{{set}}.json"))),
     script:
         "../workflow_scripts/report.py"

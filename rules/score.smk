@@ -7,16 +7,14 @@ localrules:
 
 rule score:
     input:
-        hypotheses=expand(f"{ARM}/hyp/{{set}}/text", set=EVALUATION_SETS, allow_missing=True),
-        manifests=expand(f"{DATA}/manifest/{{set}}.tsv", set=EVALUATION_SETS),
+        hypotheses=f"{ARM}/hyp/{{set}}/text",
+        manifest=lambda wildcards: MANIFESTS[wildcards.set],
     output:
-        json=expand(f"{ARM}/score/{{set}}.json", set=EVALUATION_SETS, allow_missing=True),
-        tsv=expand(f"{ARM}/score/{{set}}.tsv", set=EVALUATION_SETS, allow_missing=True),
+        json=f"{ARM}/score/{{set}}.json",
+        tsv=f"{ARM}/score/{{set}}.tsv",
     log:
-        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/score.log",
+        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/score-{{set}}.log",
     priority: first_seed_first
     retries: 0
-    params:
-        sets=EVALUATION_SETS,
     script:
         "../workflow_scripts/score.py"

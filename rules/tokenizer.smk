@@ -7,7 +7,7 @@ localrules:
 
 rule tokenizer:
     input:
-        manifest=f"{DATA}/manifest/train.tsv",
+        manifest=MANIFESTS["train"],
     output:
         model=f"{TOKENIZER}/tokenizer.model",
         tokens=f"{TOKENIZER}/tokens.txt",
@@ -15,6 +15,6 @@ rule tokenizer:
         f"{LOGS}/tokenizer.log",
     retries: 0
     params:
-        tokenizer=config["tokenizer"],
+        tokenizer=stages.tokenizer(config),
     script:
         "../workflow_scripts/tokenizer.py"

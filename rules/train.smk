@@ -1,45 +1,31 @@
-# One training: an arm, a seed, a track. It resumes from STATE after any interruption.
-
-TRAINING = config["training"]
+# One training: an arm, a seed, a track. It resumes from state/<hash>/ after any interruption, and a finished one is restored
+# from there, whichever run asks.
 
 
 localrules:
     describe_study,
-    settings,
 
 
 def training_data(wildcards):
     """All prepared files that a training reads."""
     return dict(
-        train_manifest=f"{DATA}/manifest/train.tsv",
-        train_features=expand(f"{DATA}/features/train-sp{{factor}}.{FEATURES}", factor=CORPUS["speed_factors"]),
-        dev_manifest=f"{DATA}/manifest/dev.tsv",
-        dev_features=f"{DATA}/features/dev-sp1.0.{FEATURES}",
-        normalisation=f"{DATA}/features/normalisation.json",
+        train_summary=f"{FOLDERS['train']}/split.json",
+        dev_summary=f"{FOLDERS['dev']}/split.json",
+        train_manifest=MANIFESTS["train"],
+        train_features=[features_of("train", factor) for factor in CORPUS["speed_factors"]],
+        dev_manifest=MANIFESTS["dev"],
+        dev_features=features_of("dev"),
+        normalisation=rules.normalisation.output[0],
         tokenizer=f"{TOKENIZER}/tokenizer.model",
         tokens=f"{TOKENIZER}/tokens.txt",
-        corpus=f"{DATA}/corpus.json",
     )
 
 
+# A plain input, without `ancient`, below which Snakemake skips what a person forces, changes or deletes. When the baseline
+# runs again, gated arms are triggered with it; those whose settings and data are unchanged are restored from their state.
 def gate_of(wildcards):
-    """Gated arms wait for the gate; `ancient`, so that a re-run of attention does not re-train them."""
-    return ancient(f"{RUN}/parity.passed") if ARMS[wildcards.arm].get("gated") else []
-
-
-# All that decides the weights, in a file. Snakemake does not look at the params of a job below an `ancient` input whose
-# maker runs again (it would skip a gated arm whose settings changed together with attention's), so the params that tell
-# a changed setting are those of a rule that nothing stands above.
-rule settings:
-    output:
-        f"{ARM}/settings.json",
-    log:
-        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/settings.log",
-    retries: 0
-    params:
-        settings=lambda wildcards: training_settings(config, wildcards.arm, int(wildcards.seed), wildcards.track),
-    script:
-        "../workflow_scripts/settings.py"
+    """What a gated arm waits for."""
+    return f"{RUN}/parity.passed" if config["gate"] and ARMS[wildcards.arm]["gated"] else []
 
 
 # what the study is: its arms with their exact sizes (an unmatched arm is refused here), contrasts, gate, reference rows
@@ -51,23 +37,10 @@ rule describe_study:
     log:
         f"{LOGS}/describe_study.log",
     retries: 0
+    priority: 1
     params:
-        config={
-            key: config.get(key)
-            for key in (
-                "run",
-                "corpus",
-                "tokenizer",
-                "features",
-                "model",
-                "arms",
-                "study",
-                "hypothesis",
-                "comparison",
-                "gate",
-                "references",
-            )
-        },
+        config=stages.report(config),
+        manifests={name: MANIFESTS[name] for name in EVALUATION_SETS},
     script:
         "../workflow_scripts/describe_study.py"
 
@@ -75,8 +48,6 @@ rule describe_study:
 rule train:
     input:
         unpack(training_data),
-        settings=f"{ARM}/settings.json",
-        study=ancient(f"{RUN}/study.json"),
         gate=gate_of,
     output:
         record=f"{ARM}/record.json",
@@ -89,5 +60,7 @@ rule train:
         track="own",
     priority: first_seed_first
     threads: TRAINING["threads"]
+    params:
+        settings=lambda wildcards: stages.training(config, wildcards.arm, int(wildcards.seed), wildcards.track),
     script:
         "../workflow_scripts/train.py"

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from geomix.errors import exit_with_sentence
 from geomix.speech.training_task import average_arm
+from geomix.training.averaging import Selection
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
-        average_arm(
-            Path(snakemake.input.epochs), Path(snakemake.input.tokenizer).parent, Path(snakemake.output.model).parent
-        )
+        files = snakemake.input
+        selection = Selection(**snakemake.params.selection)
+        average_arm(Path(files.epochs), Path(files.tokenizer).parent, Path(snakemake.output.model).parent, selection)

@@ -5,4 +5,5 @@ from geomix.speech.study import describe_study
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
-        describe_study(snakemake.params.config, snakemake.input.tokens, snakemake.output[0])
+        params = snakemake.params
+        describe_study(params.config, snakemake.input.tokens, snakemake.output[0], params.manifests)

@@ -11,7 +11,7 @@ if __name__ == "__main__":
         files = snakemake.input
         agree(
             snakemake.params.settings,
-            EspnetData.of(files, snakemake.params.folder),
+            EspnetData.of(files),
             train_features=[Path(path) for path in files.train_features],
             dev_features=Path(files.dev_features),
             normalisation=Path(files.normalisation),

@@ -1,4 +1,4 @@
-"""Rule espnet_data: ESPnet's data folders of all splits."""
+"""Rule espnet_data: ESPnet's Kaldi folder of one split."""
 
 from pathlib import Path
 
@@ -8,11 +8,8 @@ from geomix.speech.tokenizer import Tokenizer
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
-        tokenizer = Tokenizer.load(Path(snakemake.input.tokenizer).parent)
-        for manifest in snakemake.input.manifests:
-            write_data(
-                manifest,
-                tokenizer,
-                Path(snakemake.params.folder) / Path(manifest).stem,
-                dict(zip(snakemake.params.factors, snakemake.input.audio, strict=True)),
-            )
+        files = snakemake.input
+        copies = dict(zip(snakemake.params.factors, files.audio, strict=True))
+        write_data(
+            files.manifest, Tokenizer.load(Path(files.tokenizer).parent), Path(snakemake.output[0]).parent, copies
+        )

@@ -1,4 +1,4 @@
-"""Rule decode_espnet: hypotheses of every evaluation set by ESPnet's prefix search and by argmax-collapse."""
+"""Rule decode_espnet: hypotheses of one evaluation set by ESPnet's prefix search and by argmax-collapse."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ from geomix.espnet_track.launch import decode
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
-        sets = snakemake.params.sets
+        name = snakemake.wildcards.set
         decode(
             Path(snakemake.input.weights).parent,
-            {name: Path(snakemake.params.folder) / name for name in sets},
-            dict(zip(sets, map(Path, snakemake.output.prefix), strict=True)),
-            dict(zip(sets, map(Path, snakemake.output.argmax), strict=True)),
+            {name: Path(snakemake.input[0]).parent},
+            {name: Path(snakemake.output.prefix)},
+            {name: Path(snakemake.output.argmax)},
             threads=snakemake.threads,
             device=snakemake.config["training"]["device"],
         )

@@ -1,23 +1,26 @@
-"""Rule train_espnet: train one arm with ESPnet's trainer, or go on where it was interrupted."""
+"""Rule train_espnet: train one arm with ESPnet's trainer, go on where it was interrupted, or restore a finished training."""
 
 from pathlib import Path
 
-from geomix.config import about_training
 from geomix.errors import exit_with_sentence
 from geomix.espnet_track.data import EspnetData
 from geomix.espnet_track.launch import train
-from geomix.files import read_json
+from geomix.models.arms import check_arm
+from geomix.settings import about_training, training_settings
+from geomix.training.averaging import Selection
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
-        files = snakemake.input
+        config, arm = snakemake.config, snakemake.wildcards.arm
+        training = config["training"]
+        check_arm(config, arm, snakemake.input.tokens)
         train(
-            read_json(files.settings),
-            EspnetData.of(files, snakemake.params.folder),
-            about=about_training(snakemake.config, snakemake.wildcards.arm),
-            state_root=Path("state") / snakemake.config["run"],
+            training_settings(config, arm, int(snakemake.wildcards.seed), "espnet"),
+            EspnetData.of(snakemake.input),
+            about=about_training(config, arm),
             out=Path(snakemake.output.record).parent,
-            dev_features=Path(files.dev_features),
+            dev_features=Path(snakemake.input.dev_features),
+            selection=Selection(training["keep_best"], training["best_by"]),
             threads=snakemake.threads,
-            **{key: snakemake.config["training"][key] for key in ("log_every", "device")},
+            **{key: training[key] for key in ("log_every", "device")},
         )

@@ -5,4 +5,4 @@ from geomix.files import write_json
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
-        write_json(snakemake.output[0], {"run": snakemake.params.run, **snakemake.params.language})
+        write_json(snakemake.output[0], snakemake.params.study)

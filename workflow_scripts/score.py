@@ -1,4 +1,4 @@
-"""Rule score: WER and CER of every evaluation set of one arm, seed and track."""
+"""Rule score: WER and CER of one evaluation set of one arm, seed and track."""
 
 from geomix.errors import exit_with_sentence
 from geomix.speech.manifest import read_manifest
@@ -6,21 +6,14 @@ from geomix.speech.scoring import read_text, score_texts, write_score
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
-        for name, manifest, hypotheses, json_path, tsv_path in zip(
-            snakemake.params.sets,
-            snakemake.input.manifests,
-            snakemake.input.hypotheses,
-            snakemake.output.json,
-            snakemake.output.tsv,
-            strict=True,
-        ):
-            utterances = read_manifest(manifest)
-            score = score_texts(
-                {utterance.id: utterance.text for utterance in utterances},
-                read_text(hypotheses),
-                {utterance.id: utterance.speaker for utterance in utterances},
-                set=name,
-                reference_name=manifest,
-                hypothesis_name=hypotheses,
-            )
-            write_score(score, json_path, tsv_path)
+        files = snakemake.input
+        utterances = read_manifest(files.manifest)
+        score = score_texts(
+            {utterance.id: utterance.text for utterance in utterances},
+            read_text(files.hypotheses),
+            {utterance.id: utterance.speaker for utterance in utterances},
+            set=snakemake.wildcards.set,
+            reference_name=files.manifest,
+            hypothesis_name=files.hypotheses,
+        )
+        write_score(score, snakemake.output.json, snakemake.output.tsv)

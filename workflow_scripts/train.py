@@ -1,21 +1,24 @@
-"""Rule train: train one arm of the own track to the end, or go on where it was interrupted."""
+"""Rule train: train one arm of the own track to the end, go on where it was interrupted, or restore a finished training."""
 
 from pathlib import Path
 
-from geomix.config import about_training
 from geomix.errors import exit_with_sentence
-from geomix.files import read_json
+from geomix.models.arms import check_arm
+from geomix.settings import about_training, training_settings
 from geomix.speech.training_task import PreparedData, train_arm
+from geomix.training.averaging import Selection
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
-        files = snakemake.input
+        config, arm = snakemake.config, snakemake.wildcards.arm
+        training = config["training"]
+        check_arm(config, arm, snakemake.input.tokens)
         train_arm(
-            read_json(files.settings),
-            PreparedData.of(files),
-            about=about_training(snakemake.config, snakemake.wildcards.arm),
-            state_root=Path("state") / snakemake.config["run"],
+            training_settings(config, arm, int(snakemake.wildcards.seed), "own"),
+            PreparedData.of(snakemake.input),
+            about=about_training(config, arm),
             out=Path(snakemake.output.record).parent,
+            selection=Selection(training["keep_best"], training["best_by"]),
             threads=snakemake.threads,
-            **{key: snakemake.config["training"][key] for key in ("save_minutes", "log_every", "device")},
+            **{key: training[key] for key in ("detect_after", "save_minutes", "log_every", "device")},
         )

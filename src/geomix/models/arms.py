@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from geomix.config import E_BRANCHFORMER
 from geomix.errors import UserError
 from geomix.models.architectures import model_config
 from geomix.models.conformer import ConformerConfig
 from geomix.models.flops import parameter_count, train_flops_per_audio_second
+from geomix.settings import BASELINE, E_BRANCHFORMER
 
-REFERENCE = "attention"
 TOLERANCE = 0.05  # largest deviation from the reference's parameter count, as a fraction
 
 # keys of an arm that are not the mixer's arguments
@@ -76,9 +77,9 @@ class ArmSize:
 def arm_sizes(config: Mapping[str, Any], vocab: int | None = None) -> list[ArmSize]:
     """Sizes of all arms in the order of the configuration; of ESPnet's own models there is no build here."""
     arms = config.get("arms") or {}
-    if REFERENCE not in arms:
-        raise UserError(f"arms: no arm {REFERENCE!r}, to whose parameter count the others are matched; add it")
-    reference = parameter_count(arm_config(config, REFERENCE, vocab))
+    if BASELINE not in arms:
+        raise UserError(f"arms: no arm {BASELINE!r}, to whose parameter count the others are matched; add it")
+    reference = parameter_count(arm_config(config, BASELINE, vocab))
     sizes = []
     for arm, definition in arms.items():
         if definition.get("architecture") == E_BRANCHFORMER:
@@ -104,7 +105,15 @@ def check_matched(config: Mapping[str, Any], vocab: int | None = None) -> list[A
     for size in sizes:
         if abs(size.deviation) > TOLERANCE and not size.unmatched:
             raise UserError(
-                f"arms.{size.arm}: {size.parameters:,} parameters are {100 * size.deviation:+.1f} % from {REFERENCE}'s, beyond "
+                f"arms.{size.arm}: {size.parameters:,} parameters are {100 * size.deviation:+.1f} % from {BASELINE}'s, beyond "
                 f"{100 * TOLERANCE:.0f} %: change its ff_dim, or mark it with unmatched: true"
             )
     return sizes
+
+
+def check_arm(config: Mapping[str, Any], arm: str, tokens: str | os.PathLike) -> None:
+    """Refuse to train an arm whose size `check_matched` refuses; tokens.txt has a line for each output unit."""
+    if config["arms"][arm].get("architecture") == E_BRANCHFORMER:
+        return
+    units = len(Path(tokens).read_text(encoding="utf-8").splitlines())
+    check_matched({**config, "arms": {name: config["arms"][name] for name in (BASELINE, arm)}}, units)

@@ -1,0 +1,203 @@
+"""Checks between sections of a resolved configuration: names that must exist, what cannot be together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from geomix.errors import UserError
+from geomix.settings.algebra import INSPECTED_ARMS, INSPECTED_TASKS
+from geomix.settings.explain import suggest
+from geomix.settings.trainings import (
+    E_BRANCHFORMER,
+    evaluation_sets,
+    granite_rows,
+    language_training_settings,
+    settings_hash,
+    training_settings,
+    trainings_of,
+)
+
+# what results/ holds beside a folder a run
+RESULT_NAMES = ("README.md", "bench", "speed", "published")
+# what results/<run>/language holds beside a folder an arm
+LANGUAGE_RESULT_NAMES = (
+    "study.json", "parity.json", "parity.passed", "tables.csv", "tables.md", "comparisons.json", "figures",
+)  # fmt: skip
+
+
+def check_config(config: Mapping[str, Any]) -> None:
+    """Refuse a resolved configuration that cannot be run; `UserError` names the key, the value and the cure."""
+    _check_names(config)
+    _check_gate(config)
+    _check_runs(config)
+    _check_language(config["language"])
+    _check_heads(config)
+    _check_algebra(config["algebra"])
+    _check_equal_arms(config)
+
+
+def _known(where: str, names: Iterable[str], known: Iterable[str], what: str = "among the arms") -> None:
+    known = list(known)
+    for name in names:
+        if name not in known:
+            raise UserError(f"config: {where} names {name!r}, which is not {what}: {suggest(name, known)}")
+
+
+def _check_names(config: Mapping[str, Any]) -> None:
+    arms, planned = config["arms"], config["comparison"]["planned"]
+    _known("study.arms", config["study"]["arms"], arms)
+    _known("comparison.planned", [name for pair in planned for name in pair], arms)
+    check_planned("comparison.planned", planned)
+    for name in config["study"]["arms"]:
+        if arms[name].get("architecture") == E_BRANCHFORMER:
+            raise UserError(
+                f"config: study.arms names {name!r}, a model of ESPnet's alone, which serves as an anchor: name it in gate.fallback"
+            )
+    rows = [row for row, _, _ in granite_rows(config)]
+    if repeated := [row for row in rows if rows.count(row) > 1]:
+        raise UserError(
+            f"config: granite.checkpoints has two rows named {repeated[0]!r} (a CTC head's row ends in -ctc): rename one"
+        )
+
+
+def check_planned(where: str, pairs: list[list[str]]) -> None:
+    """Refuse a contrast of an arm with itself and one that is listed twice, in either order; `where` is the list's key."""
+    seen: set[frozenset[str]] = set()
+    for a, b in pairs:
+        if a == b:
+            raise UserError(f"config: {where}: [{a}, {b}] compares an arm with itself: name two arms")
+        if {a, b} in seen:
+            raise UserError(f"config: {where}: [{a}, {b}] is listed twice: leave one out")
+        seen.add(frozenset((a, b)))
+
+
+def _check_gate(config: Mapping[str, Any]) -> None:
+    arms, gate, sets = config["arms"], config["gate"], evaluation_sets(config)
+    if gate is None:
+        return
+    for where, anchor in (("gate", gate), ("gate.fallback", gate["fallback"])):
+        if anchor is None:
+            continue
+        _known(f"{where}.arm", [anchor["arm"]], arms)
+        if arms[anchor["arm"]].get("architecture") == E_BRANCHFORMER and anchor["track"] != "espnet":
+            raise UserError(
+                f"config: {where}.track {anchor['track']!r}: arm {anchor['arm']!r} exists on the track espnet alone"
+            )
+        names = [target["set"] for target in anchor["targets"]]
+        inherited = " (set gate.fallback: null if the study has no fallback)" if where == "gate.fallback" else ""
+        for name in names:
+            if name not in sets:
+                raise UserError(
+                    f"config: {where}.targets names {name!r}, which is not an evaluation set: {suggest(name, sets)}{inherited}"
+                )
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise UserError(f"config: {where}.targets names {repeated[0]!r} twice: leave one out")
+    if arms[gate["arm"]].get("gated"):
+        raise UserError(f"config: arms.{gate['arm']}.gated: the gate's own arm cannot wait for the gate")
+
+
+def _check_runs(config: Mapping[str, Any]) -> None:
+    for where, run in (("run", config["run"]), ("algebra.run", config["algebra"]["run"])):
+        if run in RESULT_NAMES:
+            raise UserError(f"config: {where}: results/{run} holds something else: give the run another name")
+    if config["algebra"]["run"] == config["run"]:
+        raise UserError(f"config: run and algebra.run are both {config['run']!r}: give them different names")
+    if config["study"]["arms"] and "train" in evaluation_sets(config):
+        raise UserError("config: corpus.test has a set called train: give it another name")
+
+
+def _check_language(language: Mapping[str, Any]) -> None:
+    arms, gate, planned = language["arms"], language["gate"], language["comparison"]["planned"]
+    if not arms:
+        return
+    _known("language.study.arms", language["study"]["arms"], arms)
+    _known("language.comparison.planned", [name for pair in planned for name in pair], arms)
+    check_planned("language.comparison.planned", planned)
+    if gate is not None:
+        _known("language.gate.arm", [gate["arm"]], arms)
+        if arms[gate["arm"]].get("gated"):
+            raise UserError(f"config: language.arms.{gate['arm']}.gated: the gate's own arm cannot wait for it")
+        low, high = gate["low"], gate["high"]
+        if low is not None and high is not None and low > high:
+            raise UserError(
+                f"config: language.gate.low {low} is above language.gate.high {high}: no perplexity could pass"
+            )
+    for name in dict.fromkeys([*language["study"]["arms"], *([gate["arm"]] if gate else [])]):
+        _check_language_arm(name, arms[name], language["model"]["positions"])
+
+
+def _check_language_arm(name: str, arm: Mapping[str, Any], positions: int) -> None:
+    """Refuse an arm that is named as a result file, or has a pair that no block of `positions` tokens holds."""
+    where = f"config: language.arms.{name}"
+    if name in LANGUAGE_RESULT_NAMES:
+        raise UserError(f"{where}: {name} is taken in the folder of the results: give the arm another name")
+    if arm["mixer"] != "pair":
+        return
+    if arm["kind"] == "signed" and arm["rank"] < 3:
+        raise UserError(f"{where}.rank {arm['rank']}: random signs need a rank of at least 3")
+    for offset in arm["offsets"]:
+        if offset >= positions:
+            raise UserError(
+                f"{where}.offsets: {offset} does not fit into blocks of {positions} tokens: choose smaller offsets or raise "
+                "language.model.positions"
+            )
+
+
+def _check_heads(config: Mapping[str, Any]) -> None:
+    """Heads must divide the width: said before data are prepared, not by the first training."""
+    language, algebra = config["language"], config["algebra"]
+    found = [(f"arms.{arm}", "model", config["arms"][arm], config["model"]) for arm in config["study"]["arms"]]
+    if language["arms"]:
+        found += [
+            (f"language.arms.{arm}", "language.model", language["arms"][arm], language["model"])
+            for arm in language["study"]["arms"]
+        ]
+    found.append(("algebra.language", "algebra.language.model", algebra["language"], algebra["language"]["model"]))
+    for where, model_name, arm, model in found:
+        if "heads" in arm and "architecture" not in arm and model["width"] % arm["heads"]:
+            raise UserError(
+                f"config: {where}.heads {arm['heads']} does not divide {model_name}.width {model['width']}: choose a divisor of it"
+            )
+
+
+def _check_algebra(algebra: Mapping[str, Any]) -> None:
+    """Refuse an `algebra` section whose phases need what phase 1 does not run."""
+    phase1 = algebra["representation"]
+    if missing := [task for task in INSPECTED_TASKS if task not in phase1["tasks"]]:
+        raise UserError(
+            f"config: algebra.representation.tasks leaves out {', '.join(missing)}, whose models phase 4 looks into: add them"
+        )
+    if missing := [arm for arm in (*INSPECTED_ARMS, "gauge", "all_plus") if arm not in phase1["arms"]]:
+        raise UserError(
+            f"config: algebra.representation.arms leaves out {', '.join(missing)}, which the decision rule or phase 4 needs: add them"
+        )
+    language = algebra["language"]
+    valued = [arm for arm in algebra["components"]["arms"] if arm in ("qk", "positions", "values")]
+    if valued and language["model"]["width"] % (8 * language["heads"]):
+        raise UserError(
+            f"config: algebra.language.heads {language['heads']} leaves heads of width {language['model']['width']} that the 8 components of Cl(3) "
+            f"do not divide, which {', '.join(valued)} of algebra.components.arms need: choose fewer heads or a wider model"
+        )
+    for phase, baseline in (("components", "scalar"), ("architectures", "wide_scalar")):
+        if baseline not in algebra[phase]["arms"]:
+            raise UserError(f"config: algebra.{phase}.arms leaves out {baseline!r}, the baseline of its table: add it")
+    if algebra["speech"] and "wide_scalar" not in algebra["speech"]["arms"]:
+        raise UserError("config: algebra.speech.arms leaves out 'wide_scalar', the baseline of its table: add it")
+
+
+def _check_equal_arms(config: Mapping[str, Any]) -> None:
+    """Two arms of one study that are the same training would be compared with themselves."""
+    studies = [("study.arms", trainings_of(config["study"]), lambda t, a, s: training_settings(config, a, s, t))]
+    language = config["language"]
+    if language["arms"]:
+        runs = [("language", arm, 0) for arm in language["study"]["arms"]]
+        studies.append(("language.study.arms", runs, lambda t, a, s: language_training_settings(language, a, s)))
+    for where, trainings, settings_of in studies:
+        seen: dict[str, str] = {}
+        for track, arm, seed in trainings:
+            other = seen.setdefault(settings_hash(settings_of(track, arm, seed), {}), arm)
+            if other != arm:
+                raise UserError(
+                    f"config: {where}: {other} and {arm} are the same training under two names: leave one out, or change one"
+                )

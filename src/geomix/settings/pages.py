@@ -1,0 +1,168 @@
+"""config/schema.json and config/README.md, both made from the sections: every key with its type, default, meaning and reach."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from geomix.settings.arms import LANGUAGE_ARMS, SPEECH_ARMS
+from geomix.settings.base import STAGES, Section, extra_of, section_of
+from geomix.settings.config import Config
+
+
+def schema() -> str:
+    """JSON schema of a configuration file. Nothing is required in it: an overlay names only what it changes."""
+    found = Config.model_json_schema(mode="validation")
+    _simplify(found)
+    found = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **found,
+        "title": "geomix configuration",
+        "description": "Made by `geomix settings --write` from src/geomix/settings/; do not edit.",
+    }
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+def _simplify(value: Any) -> None:
+    if isinstance(value, dict):
+        for name in ("required", "reach", "before", "override", "discriminator"):
+            if not isinstance(value.get(name), dict) or name == "discriminator":
+                value.pop(name, None)
+        if isinstance(value.get("oneOf"), list):
+            value["anyOf"] = value.pop("oneOf")
+        for inner in value.values():
+            _simplify(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _simplify(inner)
+
+
+def keys() -> Iterator[tuple[str, str, FieldInfo]]:
+    """(section, path, field) of every key, sections in the configuration's order; arms once for each kind of arm."""
+    yield from _keys("the study", "", Config)
+
+
+def _keys(title: str, prefix: str, section: type[Section]) -> Iterator[tuple[str, str, FieldInfo]]:
+    inner = []
+    for name, field in section.model_fields.items():
+        path = f"{prefix}{name}"
+        if name == "arms" and prefix in ("", "language."):
+            for arm in SPEECH_ARMS if not prefix else LANGUAGE_ARMS:
+                kind = arm.model_fields.get("architecture") or arm.model_fields["mixer"]
+                what = "architecture" if "architecture" in arm.model_fields else "mixer"
+                title_of = f"`{path}.NAME` with `{what}: {get_args(kind.annotation)[0]}`"
+                inner.append((title_of, f"{path}.NAME.", arm))
+        elif (found := section_of(field.annotation)) and not _is_plain(field.annotation):
+            where = f"{path}." if get_origin(field.annotation) not in (list, dict) else f"{path}.*."
+            inner.append((f"`{path}`", where, found))
+            if _has_value(field):
+                yield title, path, field
+        else:
+            yield title, path, field
+    for each in inner:
+        yield from _keys(*each)
+
+
+def _is_plain(annotation: Any) -> bool:
+    """A union of a section and plain values (such as held-out speakers) is a key of its own."""
+    return any(get_origin(part) is list or get_origin(part) is dict for part in get_args(annotation)) and (
+        get_origin(annotation) not in (list, dict)
+    )
+
+
+def _has_value(field: FieldInfo) -> bool:
+    """A section that may be null is a key too."""
+    return type(None) in get_args(field.annotation)
+
+
+def type_in_words(annotation: Any) -> str:
+    """`whole number`, `list of text`, `a | b`."""
+    names = {int: "whole number", float: "number", str: "text", bool: "true/false", type(None): "null"}
+    if annotation in names:
+        return names[annotation]
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return " / ".join(map(str, parts))
+    if hasattr(annotation, "__metadata__"):
+        return type_in_words(annotation.__origin__)
+    if origin is list:
+        return f"list of {type_in_words(parts[0])}"
+    if origin is dict or origin is Mapping:
+        return "dictionary"
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return "section"
+    if parts:
+        return " or ".join(dict.fromkeys(type_in_words(part) for part in parts))
+    return str(annotation)
+
+
+def _bounds(field: FieldInfo) -> str:
+    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<", "multiple_of": "multiple of"}
+    items = list(field.metadata)
+    for part in (field.annotation, *get_args(field.annotation)):
+        items += [found for found in getattr(part, "__metadata__", ())]
+    expanded = [part for item in items for part in getattr(item, "metadata", [item])]
+    texts = [
+        f"{sign} {getattr(item, name)}"
+        for item in expanded
+        for name, sign in signs.items()
+        if getattr(item, name, None) is not None
+    ]
+    return ", ".join(dict.fromkeys(texts))
+
+
+def _default(field: FieldInfo) -> str:
+    if extra_of(field).get("override"):
+        return "-"
+    if field.is_required():
+        return "**required**"
+    value = field.get_default(call_default_factory=True)
+    return f"`{json.dumps(value, ensure_ascii=False)}`"
+
+
+def reach_of(field: FieldInfo) -> list[str]:
+    """Stages whose settings a key is part of."""
+    return extra_of(field).get("reach", [])
+
+
+def readme() -> str:
+    """config/README.md."""
+    lines = [
+        "# Configurations",
+        "",
+        "`config.yaml` at the root is the full study and holds what a person decides. The files here are overlays, laid over it in the order",
+        "in which they are named: `snakemake --configfile config/an4.yaml config/espnet.yaml`. Dictionaries are merged key by key, lists are replaced.",
+        "Every key below has its default in `src/geomix/settings/`, from which this page and `schema.json` are made (`geomix settings --write`).",
+        "",
+        "**Reach** names the stages whose settings a key is part of. A changed key runs those stages again, and what reads what they make; a training",
+        "whose settings and data are as before is restored from `state/<hash>/`, never done again. *nothing*: the key changes no result, and nothing runs again.",
+        "",
+        *_reach_table(),
+    ]
+    title = None
+    for section, path, field in keys():
+        if section != title:
+            title = section
+            lines += ["", f"## {section[0].upper()}{section[1:]}" if section[0] != "`" else f"## {section}", ""]
+            lines += ["| key | type | default | meaning | reach |", "| --- | --- | --- | --- | --- |"]
+        kind = type_in_words(field.annotation)
+        if bounds := _bounds(field):
+            kind += f", {bounds}"
+        reach = ", ".join(reach_of(field)) or "nothing"
+        meaning = (field.description or "").replace("|", "\\|")
+        lines.append(f"| `{path}` | {kind} | {_default(field)} | {meaning} | {reach} |")
+    return "\n".join(lines) + "\n"
+
+
+def _reach_table() -> list[str]:
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for _, path, field in keys():
+        found = reach_of(field)
+        rows.setdefault(tuple(stage for stage in STAGES if stage in found), []).append(f"`{path}`")
+    lines = ["## What a changed key runs again", "", "| stages | keys |", "| --- | --- |"]
+    for stages, paths in sorted(rows.items(), key=lambda row: [STAGES.index(s) for s in row[0]] or [99]):
+        lines.append(f"| {', '.join(stages) or 'nothing'} | {' '.join(dict.fromkeys(paths))} |")
+    return lines

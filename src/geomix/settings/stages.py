@@ -1,0 +1,191 @@
+"""What each stage of the workflow is told: the params of the rules, and the keys that name prepared data.
+
+A rule runs again when what this module says of it changes; `stage_settings` puts all of it side by side, and a test holds
+each key's reach (`settings.base.key`) against it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from geomix.settings.base import resolved
+from geomix.settings.language import Text
+from geomix.settings.trainings import (
+    evaluation_sets,
+    language_training_settings,
+    language_trainings_of,
+    settings_hash,
+    training_settings,
+    trainings_of,
+)
+
+# keys of a corpus that only a kind that generates its recordings reads
+GENERATED = {
+    "demo": ("seed", "minutes", "dev_minutes", "test_minutes", "snr_db"),
+    "smoke": ("seed", "speakers", "utterances"),
+}
+
+
+def splits_of(config: Mapping[str, Any]) -> list[str]:
+    """Splits that are prepared: train, dev and each evaluation set; one that is called dev is dev."""
+    return list(dict.fromkeys(["train", "dev", *evaluation_sets(config)]))
+
+
+def generated_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a generated corpus is made with; empty for one that is read."""
+    corpus = config["corpus"]
+    return {"kind": corpus["kind"], **{key: corpus[key] for key in GENERATED.get(corpus["kind"], ())}}
+
+
+def split_settings(config: Mapping[str, Any], split: str) -> dict[str, Any]:
+    """What one split is made with; where the recordings lie is not among it.
+
+    A further test set changes nothing of the other splits, unless it holds out speakers of the training set.
+    """
+    corpus = config["corpus"]
+    settings = {**generated_settings(config), "split": split}
+    if split == "train":
+        sets = [corpus["dev"], *(corpus["test"].values() if isinstance(corpus["test"], Mapping) else ())]
+        held_out = {speaker for each in sets if isinstance(each, Mapping) for speaker in each["hold_out_speakers"]}
+        settings |= {
+            "read": corpus["train"],
+            "held_out": sorted(held_out),
+            "speed_factors": corpus["speed_factors"],
+        }
+    else:
+        tests = corpus["test"] if isinstance(corpus["test"], Mapping) else {name: [name] for name in corpus["test"]}
+        choice = corpus["dev"] if split == "dev" else tests[split]
+        held_out = isinstance(choice, Mapping)
+        settings |= {"read": corpus["train"], **choice} if held_out else {"read": choice}
+    if split in ("train", "dev"):
+        settings |= {key: corpus[key] for key in ("min_seconds", "max_seconds")}
+    return settings
+
+
+def digest(value: Any, digits: int = 8) -> str:
+    """Hexadecimal digits that name plain values."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:digits]
+
+
+def split_key(config: Mapping[str, Any], split: str) -> str:
+    """Eight hex digits that name what a split is made with: data/<corpus>/<split>-<key>/."""
+    return digest(split_settings(config, split))
+
+
+def preparation(config: Mapping[str, Any], split: str) -> dict[str, Any]:
+    """Params of the preparation of a split: what it is made with, and where its recordings lie, as the config says it."""
+    corpus = config["corpus"]
+    return {**split_settings(config, split), **{key: corpus[key] for key in ("name", "path", "audio_root")}}
+
+
+def corpus_at(config: Mapping[str, Any], generated: str | None = None) -> dict[str, Any]:
+    """The corpus with `path` as the place on this machine: variables expanded, or the folder of what was generated."""
+    corpus = config["corpus"]
+    path = generated or os.path.expandvars(corpus["path"] or "") or None
+    root = corpus["audio_root"] and os.path.expandvars(corpus["audio_root"])
+    return {**corpus, "path": path, "audio_root": root}
+
+
+def features(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Params of the features of a split at a speed."""
+    return dict(config["features"])
+
+
+def tokenizer(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Params of the tokenizer."""
+    return dict(config["tokenizer"])
+
+
+def training(config: Mapping[str, Any], arm: str, seed: int, track: str) -> str:
+    """Param of a training: the hash of all that decides its weights beside the data."""
+    return settings_hash(training_settings(config, arm, seed, track), {})
+
+
+def selection(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Params of averaging: which epochs."""
+    return {key: config["training"][key] for key in ("keep_best", "best_by")}
+
+
+def gate(config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Params of the gate."""
+    return config["gate"]
+
+
+def comparison(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Params of the comparison of arms."""
+    return {"study": config["study"], "sets": evaluation_sets(config), **config["comparison"]}
+
+
+def report(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Params of the study's description, which the report reads."""
+    keys = (
+        "run", "tokenizer", "features", "model", "arms", "study", "hypothesis", "comparison", "gate", "references",
+    )  # fmt: skip
+    corpus = {key: value for key, value in config["corpus"].items() if key not in _PLACES}
+    return {**{key: config[key] for key in keys}, "corpus": corpus}
+
+
+_PLACES = ("path", "audio_root", "download", "expected")
+
+
+def text_settings(text: Mapping[str, Any]) -> dict[str, Any]:
+    """What a text's tokens are made with; where its files lie is not among it."""
+    return {key: value for key, value in text.items() if key != "path"}
+
+
+def algebra_text(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The text of phases 2 and 3 of the algebra study, in the language study's form."""
+    return {**resolved(Text(name="text", kind="builtin")), **config["algebra"]["language"]["corpus"]}
+
+
+def text_key(text: Mapping[str, Any]) -> str:
+    """Eight hex digits that name what a text's tokens are made with: data/language/<name>-<key>/."""
+    return digest(text_settings(text))
+
+
+def language_training(config: Mapping[str, Any], arm: str, seed: int) -> str:
+    """Param of a training of the language study."""
+    return settings_hash(language_training_settings(config["language"], arm, seed), {})
+
+
+def language_report(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Params of the language study's description."""
+    language = config["language"]
+    hidden = ("device", "threads", "save_minutes", "log_every", "detect_after")
+    training = {key: value for key, value in language["training"].items() if key not in hidden}
+    return {"run": config["run"], **language, "training": training, "corpus": text_settings(language["corpus"])}
+
+
+def stage_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Stage -> all that its rules are told, for the speech and the language study."""
+    language, algebra = config["language"], config["algebra"]
+    own = {
+        "prepare": {split: [split_key(config, split), preparation(config, split)] for split in splits_of(config)},
+        "features": features(config),
+        "tokenizer": tokenizer(config),
+        "train": {f"{t}/{a}/{s}": training(config, a, s, t) for t, a, s in trainings_of(config["study"])},
+        "average": selection(config),
+        "decode": {},
+        "score": {},
+        "gate": gate(config),
+        "compare": comparison(config),
+        "report": report(config),
+    }
+    texts = {
+        "prepare": [language["corpus"], algebra["language"]["corpus"]],
+        "train": {f"{a}/{s}": language_training(config, a, s) for a, s in language_trainings_of(language)}
+        if language["arms"]
+        else {},
+        "gate": language["gate"],
+        "report": language_report(config),
+    }
+    granite = config["granite"] or {}
+    rows = {key: granite.get(key) for key in ("checkpoints", "decode", "ctc")}
+    return {stage: [own[stage], texts.get(stage)] for stage in own} | {
+        "decode": rows,
+        "score": granite.get("normaliser"),
+    }

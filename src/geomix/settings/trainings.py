@@ -1,0 +1,177 @@
+"""The trainings of a study and all that decides the weights of each: the one notion of a changed setting.
+
+All functions take a resolved configuration (`geomix.settings.resolve`), in which every default is filled in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from geomix.mixers.arguments import ARGUMENTS, CausalPair
+from geomix.settings.arms import SPEECH_ARMS, STUDY_KEYS
+from geomix.settings.base import Section, extra_of, without_before
+from geomix.settings.language import LanguageModel, LanguageTraining
+from geomix.settings.speech import Augmentation, Features, Model, Training
+
+E_BRANCHFORMER = "e_branchformer"
+"""Architecture of ESPnet's own model: there is no such model on the track own."""
+
+ESPNET_VERSION = "202611"
+"""The release that the track espnet is pinned to; part of its trainings' settings."""
+
+MODEL_VERSIONS = {"conformer": 1, "granite_encoder": 1, E_BRANCHFORMER: 1, "transformer_lm": 1}
+"""Raised with every change of a model's code that changes its output (tests/models/test_golden.py says when)."""
+
+BASELINE = "attention"
+"""The arm to whose size the others of the speech study are matched."""
+
+LANGUAGE_TRACK = "language"
+_LANGUAGE_MODEL_KEYS = ("norm", "init_std", "extra_linear", "ff_dim")
+_LANGUAGE_TRAINING_KEYS = ("learning_rate", "warmup", "clip", "weight_decay")
+_ARCHITECTURES = {
+    arm.model_fields["architecture"].annotation.__args__[0]: arm
+    for arm in SPEECH_ARMS
+    if "architecture" in arm.model_fields
+}
+
+
+def evaluation_sets(config: Mapping[str, Any]) -> list[str]:
+    """Names of the sets that are decoded and scored, in the order of `corpus.test`."""
+    return list(config["corpus"]["test"])
+
+
+def granite_rows(config: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """(row, checkpoint, head) of the reference rows: a row is named after its checkpoint, with -ctc behind it for the CTC head."""
+    return [
+        (name + ("-ctc" if head == "ctc" else ""), name, head)
+        for name, checkpoint in (config.get("granite") or {}).get("checkpoints", {}).items()
+        for head in checkpoint["heads"]
+    ]
+
+
+def about_training(config: Mapping[str, Any], arm: str) -> dict[str, Any]:
+    """What a run record says of a training of the speech study beside its settings."""
+    definition = config["arms"][arm]
+    return {
+        "run": config["run"],
+        "corpus": config["corpus"]["name"],
+        "arm": arm,
+        "gated": definition["gated"],
+        "unmatched": definition["unmatched"],
+    }
+
+
+def seeds_of(study: Mapping[str, Any], track: str) -> list[int]:
+    """Seeds of a track: `study.seeds`, unless `study.track_seeds` names others for it."""
+    return list((study.get("track_seeds") or {}).get(track, study["seeds"]))
+
+
+def trainings_of(study: Mapping[str, Any]) -> list[tuple[str, str, int]]:
+    """All (track, arm, seed) of a study: first the first seed of each track's arms, then the second ones, and so on."""
+    tracks = {track: seeds_of(study, track) for track in study["tracks"]}
+    return [
+        (track, arm, seeds[number])
+        for number in range(max(map(len, tracks.values())))
+        for track, seeds in tracks.items()
+        if number < len(seeds)
+        for arm in study["arms"]
+    ]
+
+
+def language_trainings_of(language: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """(arm, seed) of each training of the language study: the study's seeds, or the arm's own."""
+    study = language["study"]
+    return [(arm, seed) for arm in study["arms"] for seed in language["arms"][arm].get("seeds") or study["seeds"]]
+
+
+def training_settings(config: Mapping[str, Any], arm: str, seed: int, track: str) -> dict[str, Any]:
+    """All that decides the weights of one training of the speech study, and nothing else.
+
+    The data are not among it: the hashes of what was prepared, which `settings_hash` takes beside it, stand for them. Nor
+    are the names of run and arm: equal trainings are one training.
+    """
+    arm_values = {key: value for key, value in config["arms"][arm].items() if key not in STUDY_KEYS}
+    if "architecture" in arm_values:  # another model altogether: nothing of `model` is its
+        model, versions = arm_values, {"model": MODEL_VERSIONS[arm_values["architecture"]]}
+    else:
+        model = dict(config["model"])
+        if "ff_dim" in arm_values:
+            model["ff_dim"] = arm_values.pop("ff_dim")
+        model["mixer"] = arm_values
+        versions = {"model": MODEL_VERSIONS["conformer"], "mixer": ARGUMENTS[arm_values["mixer"]].version}
+    return {
+        "track": track,
+        **({"espnet": ESPNET_VERSION} if track == "espnet" else {}),
+        "seed": int(seed),
+        "versions": versions,
+        "model": {**model, "features": config["features"]["mels"]},
+        "training": _that_train(config["training"], Training),
+        "augmentation": dict(config["augmentation"]),
+        "features": dict(config["features"]),
+    }
+
+
+def language_training_settings(language: Mapping[str, Any], arm: str, seed: int) -> dict[str, Any]:
+    """All that decides the weights of one training of the language study, of the section `language`, and nothing else."""
+    values = {key: value for key, value in language["arms"][arm].items() if key not in STUDY_KEYS}
+    model = {**language["model"], **{key: values.pop(key) for key in _LANGUAGE_MODEL_KEYS if key in values}}
+    training = _that_train(language["training"], LanguageTraining)
+    training |= {key: values.pop(key) for key in _LANGUAGE_TRAINING_KEYS if key in values}
+    return {
+        "track": LANGUAGE_TRACK,
+        "seed": int(seed),
+        "versions": {"model": MODEL_VERSIONS["transformer_lm"], "mixer": ARGUMENTS[values["mixer"]].version},
+        "model": {**model, "mixer": values},
+        "training": training,
+    }
+
+
+def _that_train(values: Mapping[str, Any], section: type[Section]) -> dict[str, Any]:
+    """The keys of a section that decide the weights."""
+    return {
+        key: value for key, value in values.items() if "train" in extra_of(section.model_fields[key]).get("reach", ())
+    }
+
+
+def settings_hash(settings: Mapping[str, Any], data_hashes: Mapping[str, str]) -> str:
+    """Twelve hex digits that name a training: its settings and the prepared data it reads.
+
+    A key that was added later is left out at the value that reproduces the time before it, and a version at 1.
+    """
+    text = json.dumps({"settings": _reduced(settings), "data": dict(data_hashes)}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _reduced(settings: Mapping[str, Any]) -> dict[str, Any]:
+    language = settings.get("track") == LANGUAGE_TRACK
+    sections: dict[str, type[Section]] = {
+        "training": LanguageTraining if language else Training,
+        "augmentation": Augmentation,
+        "features": Features,
+    }
+    reduced = {}
+    for name, value in settings.items():
+        if name == "versions":
+            value = {what: version for what, version in value.items() if version != 1}
+            if not value:
+                continue
+        elif name == "model":
+            value = _reduced_model(value, language)
+        elif name in sections:
+            value = without_before(value, sections[name])
+        reduced[name] = value
+    return reduced
+
+
+def _reduced_model(model: Mapping[str, Any], language: bool) -> dict[str, Any]:
+    if "architecture" in model:
+        return without_before(model, _ARCHITECTURES[model["architecture"]])
+    reduced = without_before(model, LanguageModel if language else Model)
+    mixer = model.get("mixer")
+    if isinstance(mixer, Mapping) and mixer.get("mixer") in ARGUMENTS:
+        arguments = CausalPair if language and mixer["mixer"] == "pair" else ARGUMENTS[mixer["mixer"]]
+        reduced["mixer"] = without_before(mixer, arguments)
+    return reduced
