@@ -62,3 +62,18 @@ def test_algebra_claims_are_each_phase_s_sentence(tmp_path):
     found = claims_of_algebra(tmp_path, "algebra")
     assert [c.status for c in found] == ["not run", "measured", "not run", "not run", "not run"]
     assert found[1].figure == "qk tied with it" and found[1].where == f"`{tmp_path}/components.md`"
+
+
+def test_claims_say_parity_only_of_published_numbers(tmp_path):
+    make_run(tmp_path / "own", arms=("attention", "grassmann"), seeds=(0,))
+    make_run(tmp_path / "published", arms=("attention", "grassmann"), seeds=(0,), source="a paper")
+    make_run(tmp_path / "open", arms=("attention", "grassmann"), seeds=(0,), gate=None)
+    own, published, ungated = (claims_of_run(tmp_path / name, "q")[0] for name in ("own", "published", "open"))
+    assert own.figure.startswith("target of our own reached: attention has ")
+    assert published.figure.startswith("parity reached: attention has ")
+    assert (ungated.status, ungated.figure) == ("not run", "no gate")
+    # measured before targets named their sources: the record says parity, the claim does not
+    path = tmp_path / "own/parity.json"
+    old = {key: value for key, value in read_json(path).items() if key != "sources"}
+    write_json(path, old | {"sentence": old["sentence"].replace("target of our own", "parity")})
+    assert claims_of_run(tmp_path / "own", "q")[0] == own

@@ -9,7 +9,7 @@ import pytest
 from geomix.cli import main
 from geomix.errors import UserError
 from geomix.files import read_json, write_json
-from geomix.report import compare_study, compare_systems, measure_parity, pass_gate
+from geomix.report import compare_study, compare_systems, measure_anchor, measure_parity, pass_gate
 from geomix.speech.manifest import Utterance, write_manifest
 from geomix.speech.scoring import read_score, read_text, read_utt2spk, score_texts
 from geomix.statistics import crossed_t_interval, holm, mapsswe, paired_bootstrap
@@ -116,8 +116,8 @@ def test_an_interval_that_only_one_method_clears_is_a_tie():
     assert any("holds zero" in w for w in found["warnings"]) == (sides[0] != sides[1])
 
 
-def gate(wer, tolerance=0.5, **more):
-    targets = [{"set": "test", "wer": wer, "tolerance": tolerance}]
+def gate(wer, tolerance=0.5, source=None, **more):
+    targets = [{"set": "test", "wer": wer, "tolerance": tolerance, "source": source}]
     return {
         "track": "own",
         "arm": "attention",
@@ -133,17 +133,23 @@ def test_parity_is_measured_and_opens_the_gate(run, tmp_path):
     parity = measure_parity(run, gate(sum(scores) / 2))
     assert parity["passed"] and parity["anchor"] == "attention"
     assert parity["measured"]["test"] == pytest.approx(sum(scores) / 2)
-    assert parity["sentence"].startswith("parity reached: attention has ")
+    assert parity["sentence"].startswith("target of our own reached: attention has ")
     assert pass_gate(run / "parity.json") == parity["sentence"]
+    published = measure_parity(run, gate(sum(scores) / 2, source="a paper"))
+    assert published["sentence"] == parity["sentence"].replace("target of our own", "parity")
+    assert published["sources"] == {"test": "a paper"}
 
 
 def test_a_missed_gate_says_what_to_do(run):
     measure_parity(run, gate(2.0))
-    with pytest.raises(UserError, match=r"parity.json: parity not reached: .*missed by .*gate.mode to record"):
+    with pytest.raises(UserError, match=r"json: target of our own not reached: .*missed by .*'target not reached'$"):
+        pass_gate(run / "parity.json")
+    measure_parity(run, gate(2.0, source="a paper"))
+    with pytest.raises(UserError, match=r"json: parity not reached: .*gate.mode to record .*'parity not reached'$"):
         pass_gate(run / "parity.json")
     parity = measure_parity(run, gate(2.0, mode="record"))
     assert not parity["passed"] and parity["anchor"] is None
-    assert pass_gate(run / "parity.json").startswith("parity not reached")
+    assert pass_gate(run / "parity.json").startswith("target of our own not reached")
 
 
 def test_the_fallback_is_another_anchor(run):
@@ -156,8 +162,20 @@ def test_the_fallback_is_another_anchor(run):
     parity = measure_parity(run, gate(2.0, fallback=fallback))
     assert (parity["passed"], parity["anchor"]) == (False, "symmetric")
     assert pass_gate(run / "parity.json").endswith("anchored on symmetric")
+    assert "not reached: attention has" in parity["sentence"] and "; fallback: target" in parity["sentence"]
+
+
+def test_the_fallback_is_measured_only_where_the_gates_own_arm_missed(run):
+    """It is not even trained where that arm passed: its scores are not there."""
+    fallback = gate(9.6, arm="e_branchformer")
+    anchor = measure_anchor(run, gate(40.0, fallback=fallback))
+    assert anchor["passed"] and read_json(run / "anchor.json") == anchor
     parity = measure_parity(run, gate(40.0, fallback=fallback))
-    assert (parity["passed"], parity["anchor"]) == (True, "attention")
+    assert (parity["passed"], parity["anchor"], parity["fallback"]) == (True, "attention", None)
+    assert {key: parity[key] for key in anchor} == anchor
+    assert not measure_anchor(run, gate(2.0, fallback=fallback))["passed"]
+    with pytest.raises(UserError, match=r"e_branchformer/seed0/score/test.json: no such file"):
+        measure_parity(run, gate(2.0, fallback=fallback))
 
 
 def test_parity_needs_its_score(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from geomix.errors import UserError
 from geomix.files import read_json, write_json
 from geomix.report.language import LanguageStudy, build_report, compare_arms, measure_parity
+from geomix.report.names import figure_files
 from geomix.report.parity import pass_gate
 
 # the article's sweep: validation perplexity of seeds 0, 1, 2
@@ -25,18 +26,22 @@ def folder(tmp_path):
     return write_study(tmp_path)
 
 
-def write_study(root, kind="wikitext", version="raw", low=241.0, high=253.6, mode="enforce", values=ARTICLE):
+def write_study(
+    root, kind="wikitext", version="raw", low=241.0, high=253.6, mode="enforce", values=ARTICLE, source="the article"
+):
     """A results folder with the article's perplexities; test perplexity is 5 % higher, by tokens 1 % lower."""
     seeds = {arm: list(range(len(v))) for arm, v in values.items()}
     study = {
         "run": "article",
         "corpus": {"name": "wikitext-2-raw", "kind": kind, "version": version},
-        "arms": {arm: {"mixer": "attention", "seeds": s} for arm, s in seeds.items()},
+        "arms": {
+            arm: {"mixer": "attention" if arm == "transformer" else "pair", "seeds": s} for arm, s in seeds.items()
+        },
         "study": {"arms": list(values), "seeds": [0, 1, 2]},
         "comparison": {
             "planned": [["grassmann", "transformer"], ["grassmann", "symmetric"], ["one_offset", "grassmann"]]
         },
-        "gate": {"arm": "transformer", "seeds": [0], "low": low, "high": high, "mode": mode},
+        "gate": {"arm": "transformer", "seeds": [0], "low": low, "high": high, "mode": mode, "source": source},
         "references": [{"system": "paper, Transformer", "source": "arXiv 2512.19428", "valid": 248.4}],
     }
     write_json(root / "study.json", study)
@@ -135,6 +140,43 @@ def test_a_gate_of_one_bound_holds_to_it(tmp_path, low, high, passed, words):
     assert words in parity["sentence"]
 
 
+def test_a_range_without_a_source_is_a_target_of_our_own(tmp_path):
+    write_study(tmp_path, source=None)
+    sentence = "transformer has a validation perplexity of 247.1, target 241 to 253.6: target of our own reached"
+    assert pass_gate(tmp_path / "parity.json") == sentence
+    write_study(tmp_path, source=None, high=242.0, mode="record")
+    build_report(tmp_path)
+    text = (tmp_path / "tables.md").read_text()
+    assert "**target not reached.**" in text and "target 241 to 242: target of our own not reached, above it" in text
+    assert "parity" not in text
+
+
+def test_a_study_without_a_gate_says_so(tmp_path):
+    write_study(tmp_path)
+    study = read_json(tmp_path / "study.json")
+    write_json(tmp_path / "study.json", study | {"gate": None})
+    for stale in (True, False):  # a parity.json of before the gate was taken away is not read
+        if not stale:
+            (tmp_path / "parity.json").unlink()
+        build_report(tmp_path)
+        text = (tmp_path / "tables.md").read_text()
+        assert "**no gate.**" in text and "parity" not in text and "No gate: no arm waited" in text
+        assert all("no gate" in row["note"] for row in csv.DictReader((tmp_path / "tables.csv").open()))
+    with pytest.raises(UserError, match="has no gate"):
+        measure_parity(tmp_path)
+
+
+def test_a_missed_gate_is_said_on_the_page_that_stands(tmp_path):
+    write_study(tmp_path)
+    build_report(tmp_path)
+    assert "parity reached" in (tmp_path / "tables.md").read_text()
+    write_study(tmp_path, values={**ARTICLE, "transformer": [260.0, 261.0, 262.0]})
+    with pytest.raises(UserError, match=r"tables.md, made before, now says so\)$"):
+        pass_gate(tmp_path / "parity.json")
+    text = (tmp_path / "tables.md").read_text()
+    assert "**parity not reached.**" in text and "parity reached" not in text and "| 261.0 ± 1.0 |" in text
+
+
 def test_without_a_published_number_the_gate_is_recorded_and_open(tmp_path):
     write_study(tmp_path, kind="builtin", version=None, low=None, high=None, mode="record")
     assert "there is no published number for wikitext-2-raw" in pass_gate(tmp_path / "parity.json")
@@ -164,9 +206,10 @@ def test_tables(folder):
     assert "unigram entropy of the training tokens 7.190 nats, perplexity 1326" in text
     assert "; 150 updates (30 epochs) of 32 blocks each" in text
     assert "| grassmann | end | 0.90 0.80 | 0.10 % | 0.50 0.50 |" in text
-    for name in ("perplexity", "training", "pairs"):
-        for form in ("svg", "png"):
-            assert (folder / "figures" / f"{name}.{form}").stat().st_size > 1000
+    assert "(seed 0). Target from: valid, the article." in text
+    names = figure_files(read_json(folder / "study.json"))
+    assert sorted(names) == sorted(path.name for path in (folder / "figures").iterdir()) and len(names) == 6
+    assert all((folder / "figures" / name).stat().st_size > 1000 for name in names)
     assert math.isclose(read_json(folder / "comparisons.json")[0]["ratio"], 1.331, abs_tol=1e-3)
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from geomix.errors import UserError
 from geomix.files import read_json, write_json
-from geomix.report import build_report, compare_study, measure_parity
+from geomix.report import build_report, compare_study, figure_files, figure_names, measure_parity, pass_gate
 from geomix.report.tables import CSV_COLUMNS, render_text
-from tests.report.made_up import make_run, make_training
+from tests.report.made_up import make_run, make_study, make_training
 
 ARMS = ("attention", "grassmann", "symmetric", "no_mixer")
 
@@ -96,7 +96,7 @@ def test_a_published_checkpoint_decoded_here_is_a_reference_row(run):
 def test_markdown_says_what_was_asked_and_found(run):
     build_report(run)
     text = (run / "tables.md").read_text()
-    assert "**Gate: parity reached: attention has " in text
+    assert "**Gate: target of our own reached: attention has " in text and "parity" not in text
     assert "Hypothesis, written before the runs: Grassmann ties symmetric." in text
     assert "| reference | Someone's Conformer | - | - | - | 9.8 |" in text
     planned, exploratory = text.split("## Planned contrasts")[1].split("## Exploratory contrasts")
@@ -149,7 +149,7 @@ def test_partial_tables_mark_what_is_missing(run):
         (run / name).unlink()
     results = build_report(run, partial=True)
     rows = {(r["arm"], r["set"]): r for r in table(run / "partial" / "tables.csv")}
-    assert rows["no_mixer", "test"]["note"] == "parity not measured; missing" and rows["no_mixer", "test"]["wer"] == ""
+    assert rows["no_mixer", "test"]["note"] == "target not measured; missing" and rows["no_mixer", "test"]["wer"] == ""
     assert "1 of 2 seeds missing" in rows["symmetric", "test"]["note"] and rows["symmetric", "test"]["seeds"] == "1"
     text = (run / "partial" / "tables.md").read_text()
     assert "**Partial: 3 trainings are missing" in text
@@ -168,9 +168,14 @@ def test_partial_tables_of_nothing(tmp_path, run):
 @pytest.mark.usefixtures("no_figures")
 def test_missed_parity_marks_each_table_and_row(run):
     study = read_json(run / "study.json")
-    measure_parity(run, study["gate"] | {"mode": "record", "targets": [{"set": "test", "wer": 1.0, "tolerance": 0.1}]})
+    target = {"set": "test", "wer": 1.0, "tolerance": 0.1}
+    measure_parity(run, study["gate"] | {"mode": "record", "targets": [target]})
+    results = build_report(run)
+    assert "(target not reached)" in (run / "tables.md").read_text() and "parity" not in render_text(results)
+    measure_parity(run, study["gate"] | {"mode": "record", "targets": [target | {"source": "a paper, Table 1"}]})
     build_report(run)
     assert all(row["note"].startswith("parity not reached") for row in table(run / "tables.csv"))
+    assert "mode record). Target from: test, a paper, Table 1.\n" in (run / "tables.md").read_text()
     titles = [line for line in (run / "tables.md").read_text().splitlines() if line.startswith("## ")]
     assert titles[0] == "## Word error rate (parity not reached)"
     assert all("(parity not reached)" in title for title in titles if title not in ("## Warnings", "## Figures"))
@@ -188,6 +193,59 @@ def test_another_anchor_is_named(run):
     measure_parity(run, read_json(run / "study.json")["gate"] | {"targets": targets, "fallback": fallback})
     build_report(run)
     assert "## Word error rate (anchored on no_mixer)" in (run / "tables.md").read_text()
+
+
+@pytest.mark.parametrize("stale", [True, False])
+@pytest.mark.usefixtures("no_figures")
+def test_a_study_without_a_gate_says_so(run, stale):
+    write_json(run / "study.json", read_json(run / "study.json") | {"gate": None})
+    if not stale:  # a parity.json of before the gate was taken away is not read
+        (run / "parity.json").unlink()
+    results = build_report(run)
+    text = (run / "tables.md").read_text()
+    assert "**No gate: no arm waited for" in text and "## Word error rate (no gate)" in text and "parity" not in text
+    assert all(row["note"].startswith("no gate") for row in table(run / "tables.csv"))
+    assert "No gate: no arm" in render_text(results)
+
+
+def test_a_missed_gate_is_said_on_the_page_that_stands(run):
+    """Passed, reported, then the target moved: the page does not go on saying that it was reached."""
+    study = read_json(run / "study.json")
+    build_report(run)
+    before = files(run)
+    measure_parity(run, study["gate"] | {"targets": [{"set": "test", "wer": 1.0, "tolerance": 0.1}]})
+    with pytest.raises(UserError, match=r"reached' \(.*tables.md, made before, now says so\)$"):
+        pass_gate(run / "parity.json")
+    assert "**Gate: target of our own not reached" in (run / "tables.md").read_text()
+    assert all(row["note"].startswith("target not reached") for row in table(run / "tables.csv"))
+    after = files(run)
+    assert after.keys() == before.keys() and all(after[p] != before[p] for p in after if p.suffix in (".svg", ".png"))
+    # what the page needs is gone: better no page than a wrong one
+    (run / "own/symmetric/seed1/record.json").unlink()
+    with pytest.raises(UserError, match=r"removed: they cannot be made again now, .*symmetric/seed1/record.json"):
+        pass_gate(run / "parity.json")
+    assert not (run / "tables.md").exists() and not list((run / "figures").iterdir())
+    with pytest.raises(UserError, match=r"'target not reached'$"):  # no page, no word of one
+        pass_gate(run / "parity.json")
+
+
+@pytest.mark.parametrize("arms", [("attention", "no_mixer"), ("attention", "grassmann")])
+def test_the_figures_are_those_that_the_configuration_declares(tmp_path, arms):
+    study = make_study(tmp_path, arms=arms)
+    build_report(tmp_path, partial=True)  # before anything is trained
+    names = figure_files(study)
+    assert ("pairs.svg" in names) == ("grassmann" in arms)
+    assert sorted(names) == sorted(path.name for path in (tmp_path / "partial/figures").iterdir())
+    make_run(tmp_path, arms=arms, seeds=(0,))
+    build_report(tmp_path)
+    assert sorted(names) == sorted(path.name for path in (tmp_path / "figures").iterdir())
+    text = (tmp_path / "tables.md").read_text()
+    assert [f"{name}.svg" for name in figure_names(study)] == re.findall(r"figures/(\w+.svg)", text)
+
+
+def test_names_of_figures_need_no_numpy():
+    code = "import sys, geomix.report.names; sys.exit(any(m in sys.modules for m in ('numpy', 'scipy', 'torch')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -19,8 +19,8 @@ def build_report(folder: str | os.PathLike, out: str | os.PathLike | None = None
     """Write tables.csv, tables.md and figures/ of the run in `folder`, from its scores and records alone.
 
     `out` is where they go: the run's folder itself, or its `partial/` for a partial report. A full report needs the
-    record and scores of every training of the study, parity.json and comparisons.json; what is absent is a `UserError`
-    that names it. A partial one takes what is there, compares that, and marks what is missing. The same files give
+    record and scores of every training of the study, comparisons.json and, unless the study has no gate, parity.json;
+    what is absent is a `UserError` that names it. A partial one takes what is there, compares that, and marks what is missing. The same files give
     the same bytes.
     """
     from geomix.report.figures import draw_figures
@@ -31,10 +31,11 @@ def build_report(folder: str | os.PathLike, out: str | os.PathLike | None = None
     parity_path, path = study.folder / "parity.json", study.folder / "comparisons.json"
     if partial:
         comparisons = compare_study(folder, partial=True, write=False)
-        parity = read_json(parity_path, "sentence", "passed") if parity_path.is_file() else None
     else:
         comparisons = read_json(path, "a", "b", "set", "track", "difference", "planned")
-        parity = read_json(parity_path, "sentence", "passed")
+    # a parity.json of before the gate was taken away says nothing of this study
+    gated = study.gate is not None and (parity_path.is_file() or not partial)
+    parity = read_json(parity_path, "sentence", "passed") if gated else None
     references = reference_rows(
         study.folder / "granite", study.sets, resamples=study.resamples, seed=study.seed, partial=partial
     )

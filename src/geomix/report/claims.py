@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from geomix.files import read_json
-from geomix.report.parity import seeds_named, trainings_measured
 from geomix.report.study import Study
+from geomix.report.targets import NO_GATE, seeds_named, spoken, trainings_measured
 from geomix.report.text import interval_text, markdown_table
 
 
@@ -24,7 +24,7 @@ class Claim:
 
 
 def claims_of_run(folder: str | os.PathLike, question: str) -> list[Claim]:
-    """Claims of one run: its baseline's parity, each planned contrast on the test sets, and the arms' sizes.
+    """Claims of one run: its baseline's target, each planned contrast on the test sets, and the arms' sizes.
 
     `question` says what the run is for, in a few words. A run that has no study.json yet, or no comparisons, is
     `not run`; sizes are known from the study's description before anything is trained and are `derived`.
@@ -33,13 +33,15 @@ def claims_of_run(folder: str | os.PathLike, question: str) -> list[Claim]:
     if not (folder / "study.json").is_file():
         return [Claim(question, "not run", "-", f"`{folder}`")]
     study, found = Study.read(folder), []
-    if (folder / "parity.json").is_file():
+    if study.gate is None:
+        found.append(_ungated(folder, question))
+    elif (folder / "parity.json").is_file():
         parity = read_json(folder / "parity.json", "sentence", "track", "seeds")
         found.append(
             Claim(
                 f"{question}: the baseline reaches its target",
                 "measured",
-                f"{parity['sentence']}; {trainings_measured(parity)}",
+                f"{spoken(parity)}; {trainings_measured(parity)}",
                 f"`{folder}/parity.json`",
             )
         )
@@ -63,13 +65,16 @@ def claims_of_run(folder: str | os.PathLike, question: str) -> list[Claim]:
 
 
 def claims_of_language(folder: str | os.PathLike, question: str) -> list[Claim]:
-    """Claims of a language study, results/<run>/language: its baseline's parity and each planned contrast on the test text."""
+    """Claims of a language study, results/<run>/language: its baseline's target and each planned contrast on the test text."""
     folder = Path(folder)
     if not (folder / "comparisons.json").is_file():
         return [Claim(question, "not run", "-", f"`{folder}`")]
-    parity = read_json(folder / "parity.json", "sentence", "seeds")
-    figure = f"{parity['sentence']}; {seeds_named(parity['seeds'])}"
-    found = [Claim(f"{question}: the baseline", "measured", figure, f"`{folder}/parity.json`")]
+    if (folder / "study.json").is_file() and read_json(folder / "study.json", "gate")["gate"] is None:
+        found = [_ungated(folder, question)]
+    else:
+        parity = read_json(folder / "parity.json", "sentence", "seeds")
+        figure = f"{spoken(parity)}; {seeds_named(parity['seeds'])}"
+        found = [Claim(f"{question}: the baseline", "measured", figure, f"`{folder}/parity.json`")]
     for e in read_json(folder / "comparisons.json", "a", "b", "set", "planned", "verdict"):
         if e["planned"] and e["set"] == "test":
             interval = f" [{e['low']:.3f}, {e['high']:.3f}]" if "low" in e else ""
@@ -78,6 +83,11 @@ def claims_of_language(folder: str | os.PathLike, question: str) -> list[Claim]:
             )
             found.append(Claim(f"{question}: {e['a']} over {e['b']}", "measured", figure, f"`{folder}/tables.md`"))
     return found
+
+
+def _ungated(folder: Path, question: str) -> Claim:
+    """What is said of the baseline of a study without a gate."""
+    return Claim(f"{question}: the baseline reaches its target", "not run", NO_GATE, f"`{folder}/study.json`")
 
 
 PHASES = {

@@ -13,12 +13,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geomix.files import atomic_path
+from geomix.report.names import FORMS, figure_names
 from geomix.report.tables import Results
 
 if TYPE_CHECKING:  # matplotlib takes half a second to import: only those who draw pay for it
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# what a figure says that has nothing to show
+NOTHING = {
+    "wer": "No training has been scored yet.",
+    "training": "No training has left a log of its epochs.",
+    "cost": "No training has left a record yet.",
+    "pairs": "No training has left diagnostics of its pairs.",
+}
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#5B5B5B", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vP*X"
 STYLE = {
@@ -40,24 +48,36 @@ STYLE = {
 
 
 def draw_figures(results: Results, folder: Path) -> list[str]:
-    """Draw all figures that the results have data for into `folder`; return their names (files NAME.svg, NAME.png)."""
+    """Draw the study's figures (`figure_names`) into `folder`; return their names (files NAME.svg, NAME.png).
+
+    A figure for which nothing has been trained yet says so.
+    """
     import matplotlib
 
-    names = []
+    drawn = {"wer": _wer, "training": _training, "cost": _cost, "pairs": _pairs}
+    names = figure_names(results.study.settings)
     with matplotlib.rc_context(STYLE):
-        for name, draw in (("wer", _wer), ("training", _training), ("cost", _cost), ("pairs", _pairs)):
-            figure = draw(results)
-            if figure is not None:
-                if results.mark:
-                    figure.text(0.995, 0.005, results.mark, ha="right", va="bottom", color="#B00000", fontsize=8)
-                save_figure(figure, folder, name)
-                names.append(name)
+        for name in names:
+            figure = drawn[name](results) or empty_figure(NOTHING[name])
+            if results.mark:
+                figure.text(0.995, 0.005, results.mark, ha="right", va="bottom", color="#B00000", fontsize=8)
+            save_figure(figure, folder, name)
     return names
+
+
+def empty_figure(sentence: str) -> Figure:
+    """A figure that holds a sentence alone: a declared file whose data are not there."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.0, 1.5), layout="constrained")
+    figure.text(0.5, 0.5, sentence, ha="center", va="center", color="#808080")
+    return figure
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> None:
     """Write NAME.svg and NAME.png, without dates and program names: the same figure gives the same bytes."""
-    for form, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
+    without = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
+    for form, metadata in ((form, without[form]) for form in FORMS):
         with atomic_path(folder / f"{name}.{form}") as path:
             figure.savefig(path, format=form, metadata=metadata)
 
@@ -93,7 +113,7 @@ def _label(results: Results, track: str, arm: str) -> str:
 
 
 def _wer(results: Results) -> Figure | None:
-    """A panel a set: each arm's WER with its interval, and the published result that the gate aims at."""
+    """A panel a set: each arm's WER with its interval, and the target of the gate."""
     study = results.study
     places = [(track, arm) for arm in study.arms for track in study.tracks]
     if not results.rows:
@@ -101,7 +121,7 @@ def _wer(results: Results) -> Figure | None:
     figure, axes = _figure(
         1, len(study.sets), max(6.0, 1.9 + 2.5 * len(study.sets)), 1.5 + 0.42 * len(places), sharey=True
     )
-    targets = {t["set"]: t["wer"] for t in study.gate["targets"]}
+    targets = {t["set"]: t["wer"] for t in study.gate["targets"]} if study.gate else {}
     for ax, name in zip(axes[0], study.sets, strict=True):
         shown = []
         for y, (track, arm) in enumerate(places):

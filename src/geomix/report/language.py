@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from geomix.errors import UserError
 from geomix.files import read_json, write_json, write_text
 from geomix.language.settings import runs_of
-from geomix.report.figures import COLOURS, STYLE, look_of, plain_ticks, save_figure
-from geomix.report.parity import seeds_named
+from geomix.report.figures import COLOURS, NOTHING, STYLE, empty_figure, look_of, plain_ticks, save_figure
+from geomix.report.names import figure_names
+from geomix.report.targets import NO_GATE, named_sources, seeds_named, short_aim
 from geomix.report.text import markdown_table
-from geomix.statistics import t_interval_log_perplexity
+from geomix.statistics import range_verdict, t_interval_log_perplexity
 from geomix.training.progress import read_log
 
 METHOD = (
@@ -69,48 +71,50 @@ class LanguageStudy:
         if not self.comparable:
             marks.append("not comparable with raw WikiText-2")
         path = self.folder / "parity.json"
-        if path.is_file() and read_json(path)["anchor"] is None:
-            marks.append("parity not reached")
+        if self.settings["gate"] is None:
+            marks.append(NO_GATE)
+        elif path.is_file() and (parity := read_json(path, "anchor"))["anchor"] is None:
+            marks.append(f"{short_aim(parity)} not reached")
         return "; ".join(marks)
+
+    @property
+    def gate_line(self) -> str:
+        """The state of the gate in one line."""
+        if self.settings["gate"] is None:
+            return "No gate: no arm waited for the baseline to reach a target."
+        parity = read_json(self.folder / "parity.json", "sentence", "seeds")
+        return f"{parity['sentence']} ({seeds_named(parity['seeds'])}).{named_sources(parity)}"
 
 
 def measure_parity(folder: str | os.PathLike) -> dict[str, Any]:
-    """The gate's arm against the published range of validation perplexity (mean over batches); always succeeds.
+    """The gate's arm against its range of validation perplexity (mean over batches); always succeeds.
 
-    A bound that is null is none; without both the outcome is recorded as open and the gate passes.
+    The gate is study.json's: {arm, seeds, low, high, mode, source}; `source` says where the range is published and may be
+    absent or null. A bound that is null is none; without both the outcome is recorded as open and the gate passes. A study
+    without a gate has nothing to measure: `UserError`.
     """
     study = LanguageStudy(Path(folder))
     gate = study.settings["gate"]
+    if gate is None:
+        raise UserError(f"{folder}: its study has no gate (gate: null), so there is no target to measure: name one")
     values = []
     for seed in gate["seeds"]:
         record = read_json(study.folder / gate["arm"] / f"seed{seed}" / "record.json")
         values.append(record["perplexity"]["valid"]["batch_mean"])
-    measured = statistics.fmean(values)
-    what = f"{gate['arm']} has a validation perplexity of {measured:.1f}"
-    low, high = gate["low"], gate["high"]
-    if low is None and high is None:
-        passed, sentence = True, f"{what}; there is no published number for {study.settings['corpus']['name']}"
-    else:
-        below, above = low is not None and measured < low, high is not None and measured > high
-        passed = not (below or above)
-        if low is None:
-            published = f"published bound at most {high:g}"
-        elif high is None:
-            published = f"published bound at least {low:g}"
-        else:
-            published = f"published range {low:g} to {high:g}"
-        outcome = "reached" if passed else f"not reached, {'above' if above else 'below'} it"
-        sentence = f"{what}, {published}: parity {outcome}"
+    measured, source = statistics.fmean(values), gate.get("source")
+    corpus = study.settings["corpus"]["name"]
+    verdict = range_verdict(measured, gate["low"], gate["high"], arm=gate["arm"], corpus=corpus, source=source)
     return {
         "arm": gate["arm"],
         "seeds": gate["seeds"],
         "measured": measured,
-        "low": low,
-        "high": high,
-        "passed": passed,
-        "anchor": gate["arm"] if passed else None,
+        "low": gate["low"],
+        "high": gate["high"],
+        "source": source,
+        "passed": verdict.passed,
+        "anchor": gate["arm"] if verdict.passed else None,
         "mode": gate["mode"],
-        "sentence": sentence,
+        "sentence": verdict.sentence,
     }
 
 
@@ -161,14 +165,15 @@ def _compare(study: LanguageStudy, a: str, b: str, split: str, *, planned: bool)
     }
 
 
-def build_report(folder: str | os.PathLike) -> None:
-    """Write comparisons.json, tables.csv, tables.md and figures/ of results/<run>/language."""
+def build_report(folder: str | os.PathLike, out: str | os.PathLike | None = None) -> None:
+    """Write comparisons.json, tables.csv, tables.md and figures/ of results/<run>/language into `out`, or into it itself."""
     study = LanguageStudy(Path(folder))
+    out = study.folder if out is None else Path(out)
     comparisons = compare_arms(study)
-    write_json(study.folder / "comparisons.json", comparisons)
-    write_text(study.folder / "tables.csv", _csv(study))
-    figures = draw_figures(study, study.folder / "figures")
-    write_text(study.folder / "tables.md", _markdown(study, comparisons, figures))
+    figures = draw_figures(study, out / "figures")
+    write_json(out / "comparisons.json", comparisons)
+    write_text(out / "tables.csv", _csv(study))
+    write_text(out / "tables.md", _markdown(study, comparisons, figures))
 
 
 def _row(study: LanguageStudy, arm: str) -> dict[str, Any]:
@@ -206,7 +211,7 @@ def _markdown(study: LanguageStudy, comparisons: Sequence[dict[str, Any]], figur
     settings, record = study.settings, next(iter(study.records.values()))[0]
     data, model = record["data"], record["settings"]["model"]
     splits = ", ".join(f"{part['tokens']:,} {split}" for split, part in data["splits"].items())
-    training, parity = record["settings"]["training"], read_json(study.folder / "parity.json", "sentence", "seeds")
+    training = record["settings"]["training"]
     # the references are of raw WikiText-2 at full length
     of_reference = "" if study.comparable else "; raw WikiText-2, the whole recipe"
     parts = [
@@ -217,7 +222,7 @@ def _markdown(study: LanguageStudy, comparisons: Sequence[dict[str, Any]], figur
         f"{training['batch']} blocks each, learning rate {training['learning_rate']:g}; {record['device']}, commit "
         f"{(record.get('commit') or 'unknown')[:10]}{' (dirty)' if record.get('dirty') else ''}.",
         f"**{study.mark}.**" if study.mark else "",
-        f"{parity['sentence']} ({seeds_named(parity['seeds'])}).",
+        study.gate_line,
         "Perplexity at the epoch with the best validation perplexity, mean and standard deviation over seeds; "
         "the mean over batches (as the published rows) and, by tokens, the mean over tokens.",
         _table(
@@ -313,19 +318,17 @@ def _diagnostics_table(study: LanguageStudy) -> str:
 
 
 def draw_figures(study: LanguageStudy, folder: Path) -> list[str]:
-    """Perplexity of each seed, validation curves, and pairs layer by layer, as SVG and PNG; the names drawn."""
+    """Perplexity of each seed, validation curves, and pairs layer by layer, as SVG and PNG; the names drawn (`figure_names`)."""
     import matplotlib
 
-    names = []
+    drawn = {"perplexity": _perplexity, "training": _training, "pairs": _pairs}
+    names = figure_names(study.settings)
     with matplotlib.rc_context(STYLE):
-        for name, draw in (("perplexity", _perplexity), ("training", _training), ("pairs", _pairs)):
-            figure = draw(study)
-            if figure is None:
-                continue
+        for name in names:
+            figure = drawn[name](study) or empty_figure(NOTHING[name])
             if study.mark:
                 figure.text(0.995, 0.985, study.mark, ha="right", va="top", color="#B00000", fontsize=8)
             save_figure(figure, folder, name)
-            names.append(name)
     return names
 
 

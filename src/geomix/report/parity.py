@@ -1,36 +1,55 @@
-"""Parity with a published number: measuring it (which always succeeds) and passing the gate (which may not)."""
+"""The gate of a study: measuring its target (which always succeeds) and passing it (which may not)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from geomix.errors import UserError
 from geomix.files import read_json, write_json
+from geomix.report.names import ALL_FIGURES, FORMS, is_speech
+from geomix.report.targets import chained, short_aim, sources_of
 from geomix.statistics import gate_verdict
 
 
-def measure_parity(folder: str | os.PathLike, gate: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure the gate's arm, and its fallback's if there is one, against their targets; write `<folder>/parity.json`.
+def measure_anchor(folder: str | os.PathLike, gate: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure the gate's own arm against its targets; write `<folder>/anchor.json` and return it.
 
-    `gate` is the configuration's: {track, arm, seeds, targets: [{set, wer, tolerance}], mode, fallback}. The measured
-    WER of a set is the corpus WER, its mean where the gate names several seeds. `passed` says whether the gate's own
-    arm reached its target, `anchor` names the arm that did (the fallback's where only that one did, null for none).
+    `gate` is the configuration's: {track, arm, seeds, targets: [{set, wer, tolerance, source}], mode, fallback}; `source`
+    may be absent or null. The measured WER of a set is the corpus WER, its mean where the gate names several seeds. The
+    file has track, arm, seeds, sets, target, tolerance, sources, measured, passed and sentence: where `passed` is false
+    the gate's fallback, if there is one, is to be trained.
     """
-    folder = Path(folder)
+    anchor = _measure(Path(folder), _there(gate, folder))
+    write_json(Path(folder) / "anchor.json", anchor)
+    return anchor
+
+
+def measure_parity(folder: str | os.PathLike, gate: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure the gate's arm, and its fallback where that arm missed, against their targets; write `<folder>/parity.json`.
+
+    `gate` is as `measure_anchor` takes it. parity.json has what anchor.json has and fallback (the same of the fallback;
+    null where it was not needed), mode and anchor. `passed` says whether the gate's own arm reached its target, `anchor`
+    names the arm that did (the fallback's where only that one did, null for none).
+    """
+    folder, gate = Path(folder), _there(gate, folder)
     measured = _measure(folder, gate)
-    fallback = _measure(folder, gate["fallback"]) if gate.get("fallback") else None
-    sentence, anchor = measured["sentence"], gate["arm"] if measured["passed"] else None
-    if not anchor and fallback:
-        sentence += f"; fallback: {fallback['sentence']}"
-        if fallback["passed"]:
-            anchor = fallback["arm"]
-            sentence += f": anchored on {anchor}"
-    parity = {**measured, "fallback": fallback, "anchor": anchor, "mode": gate["mode"], "sentence": sentence}
+    fallback = None
+    if not measured["passed"] and gate.get("fallback"):
+        fallback = _measure(folder, gate["fallback"])
+    reached = [anchor["arm"] for anchor in (measured, fallback) if anchor and anchor["passed"]]
+    parity = {**measured, "fallback": fallback, "anchor": reached[0] if reached else None, "mode": gate["mode"]}
+    parity["sentence"] = chained([anchor["sentence"] for anchor in (measured, fallback) if anchor], parity)
     write_json(folder / "parity.json", parity)
     return parity
+
+
+def _there(gate: Mapping[str, Any] | None, folder: str | os.PathLike) -> Mapping[str, Any]:
+    if gate is None:
+        raise UserError(f"{folder}: its study has no gate (gate: null), so there is no target to measure: name one")
+    return gate
 
 
 def _measure(folder: Path, anchor: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,7 +65,8 @@ def _measure(folder: Path, anchor: Mapping[str, Any]) -> dict[str, Any]:
                 raise UserError(f"{path}: has no word error rate: score {name} against a reference that has words")
             rates.append(rate)
         measured[name] = sum(rates) / len(rates)
-    verdict = gate_verdict(measured, targets, tolerance, arm=anchor["arm"])
+    sources = sources_of(anchor)
+    verdict = gate_verdict(measured, targets, tolerance, arm=anchor["arm"], sources=sources)
     return {
         "track": anchor["track"],
         "arm": anchor["arm"],
@@ -54,31 +74,52 @@ def _measure(folder: Path, anchor: Mapping[str, Any]) -> dict[str, Any]:
         "sets": list(targets),
         "target": targets,
         "tolerance": tolerance,
+        "sources": sources,
         "measured": measured,
         "passed": verdict.passed,
         "sentence": verdict.sentence,
     }
 
 
-def trainings_measured(parity: Mapping[str, Any]) -> str:
-    """Which trainings a parity.json speaks of: `track own, seed 0`."""
-    return f"track {parity['track']}, {seeds_named(parity['seeds'])}"
-
-
-def seeds_named(seeds: Sequence[int]) -> str:
-    """`seed 0`, or `seeds 0, 1`."""
-    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
-
-
 def pass_gate(path: str | os.PathLike) -> str:
     """Return the sentence of a parity.json that opens the gate; otherwise raise it as a `UserError` with the cure.
 
-    The gate opens when the arm or its fallback reached its target, and in any case in the mode `record`.
+    The gate opens when the arm or its fallback reached its target, and in any case in the mode `record`. When it stays
+    shut, final pages that an earlier pass left beside the file are made to say so (`refresh_page`).
     """
-    parity = read_json(path)
+    parity = read_json(path, "sentence", "anchor", "mode")
     if not parity["anchor"] and parity["mode"] != "record":
+        page = refresh_page(Path(path).parent)
         raise UserError(
             f"{path}: {parity['sentence']}: gated arms wait until it is reached: find what the baseline's training "
-            "lacks, or set gate.mode to record to go on with every table marked 'parity not reached'"
+            f"lacks, or set gate.mode to record to go on with every table marked '{short_aim(parity)} not reached'"
+            + (f" ({page})" if page else "")
         )
     return parity["sentence"]
+
+
+def refresh_page(folder: str | os.PathLike) -> str:
+    """Make the final tables and figures of a run, where they stand, say what its gate said last.
+
+    They are rebuilt from the files on disk as they are; where that cannot be done (a score is gone, comparisons are of
+    other scores) they are removed, so that no page speaks of a gate that has since been missed. Returns a clause that
+    says what was done, empty where no final tables stand. Serves the speech and the language study alike.
+    """
+    folder = Path(folder)
+    page = folder / "tables.md"
+    figures = [folder / "figures" / f"{name}.{form}" for name in ALL_FIGURES for form in FORMS]
+    stale = [path for path in (page, folder / "tables.csv", *figures) if path.is_file()]
+    if not stale:
+        return ""
+    try:
+        if is_speech(read_json(folder / "study.json", "study")):
+            from geomix.report.build import build_report
+        else:
+            from geomix.report.language import build_report
+        build_report(folder)
+    except Exception as error:  # whatever it is that is damaged: a stale page must not stay
+        for path in stale:
+            path.unlink(missing_ok=True)
+        reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        return f"{page} and its figures, made before, are removed: they cannot be made again now, {reason}"
+    return f"{page}, made before, now says so"

@@ -93,7 +93,8 @@ class Study:
         return self.settings["comparison"]["seed"]
 
     @property
-    def gate(self) -> dict[str, Any]:
+    def gate(self) -> dict[str, Any] | None:
+        """The configuration's gate; None for a study without one."""
         return self.settings["gate"]
 
     @property

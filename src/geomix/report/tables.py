@@ -14,8 +14,8 @@ import numpy as np
 from geomix.errors import UserError
 from geomix.report import agreement
 from geomix.report.comparisons import FEW_SPEAKERS
-from geomix.report.parity import trainings_measured
 from geomix.report.study import Study, Trained, by_speaker
+from geomix.report.targets import gate_line, outcome_mark, spoken
 from geomix.report.text import aligned_table, interval_text, markdown_table
 from geomix.speech.scoring import Counts
 from geomix.statistics import Interval, bootstrap_rate
@@ -79,12 +79,8 @@ class Results:
 
     @property
     def mark(self) -> str:
-        """What every table must carry in its title: empty when parity was reached by the gate's own arm."""
-        if self.parity is None:
-            return "parity not measured"
-        if self.parity["passed"]:
-            return ""
-        return f"anchored on {self.parity['anchor']}" if self.parity["anchor"] else "parity not reached"
+        """What every table must carry in its title: empty when the gate's own arm reached its target."""
+        return outcome_mark(self.study.gate, self.parity)
 
 
 def collect_rows(study: Study, *, partial: bool) -> tuple[tuple[Row, ...], dict[tuple[str, str, int], list[str]]]:
@@ -366,7 +362,7 @@ def render_markdown(results: Results, figures: Sequence[str] = ()) -> str:
     study = results.study
     title = f"# {study.run}: {study.corpus}"
     mark = f" ({results.mark})" if results.mark else ""
-    parts = [title, "", gate_line(results), ""]
+    parts = [title, "", gate_line(study.gate, results.parity), ""]
     if results.missing:
         parts += [f"**Partial: {len(results.missing)} trainings are missing; they are listed under Warnings.**", ""]
     parts += [f"Hypothesis, written before the runs: {study.hypothesis or 'none was named'}", ""]
@@ -425,14 +421,6 @@ def render_markdown(results: Results, figures: Sequence[str] = ()) -> str:
     return "\n".join(parts).rstrip("\n") + "\n"
 
 
-def gate_line(results: Results) -> str:
-    """The state of the gate in one line."""
-    parity = results.parity
-    if parity is None:
-        return "**Gate: parity not measured yet.**"
-    return f"**Gate: {parity['sentence']}** ({trainings_measured(parity)}; mode {parity['mode']})."
-
-
 def render_text(results: Results) -> str:
     """The main table, the planned contrasts and the gate as aligned text for a terminal."""
     study, parts = results.study, []
@@ -442,7 +430,8 @@ def render_text(results: Results) -> str:
     ):
         if lines:
             parts += [title + (f" ({results.mark})" if results.mark else ""), *aligned_table(header, lines), ""]
-    parts.append(gate_line(results).replace("*", ""))
+    parity = results.parity and {**results.parity, "sentence": spoken(results.parity)}
+    parts.append(gate_line(study.gate, parity).replace("*", ""))
     parts += [f"warning: {line}" for line in warnings(results)]
     return "\n".join(parts)
 

@@ -1,7 +1,7 @@
 """Intervals and tests for comparisons of trained systems: numpy and scipy only, nothing of ours."""
 
 from geomix.statistics.bootstrap import Difference, Interval, bootstrap_rate, paired_bootstrap
-from geomix.statistics.gate import GateVerdict, gate_verdict
+from geomix.statistics.gate import GateVerdict, gate_verdict, range_verdict
 from geomix.statistics.intervals import PerplexityRatio, TInterval, crossed_t_interval, t_interval_log_perplexity
 from geomix.statistics.mapsswe import Mapsswe, error_segments, mapsswe
 from geomix.statistics.multiple import holm
@@ -9,5 +9,6 @@ from geomix.statistics.multiple import holm
 __all__ = [
     "Difference", "GateVerdict", "Interval", "Mapsswe", "PerplexityRatio", "TInterval",
     "bootstrap_rate", "crossed_t_interval", "error_segments", "gate_verdict", "holm", "mapsswe",
-    "paired_bootstrap", "t_interval_log_perplexity",
+    "paired_bootstrap",
+    "range_verdict", "t_interval_log_perplexity",
 ]  # fmt: skip

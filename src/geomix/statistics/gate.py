@@ -1,23 +1,39 @@
-"""The gate: has the baseline reproduced the published number?"""
+"""The gate: has the baseline reached its target?
+
+A target that names the source of its number is a published one, and reaching it is parity; any other is a target of our
+own, and is called so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+PARITY, OWN = "parity", "target of our own"
+
 
 @dataclass(frozen=True)
 class GateVerdict:
-    """Whether parity was reached, and the sentence that says so."""
+    """Whether the target was reached, and the sentence that says so."""
 
     passed: bool
     sentence: str
 
 
+def aim_of(sources: Mapping[str, str | None]) -> str:
+    """What reaching targets is called: `parity` where each names a source, else `target of our own`; sources by set."""
+    return PARITY if sources and all(sources.values()) else OWN
+
+
 def gate_verdict(
-    measured: Mapping[str, float], target: Mapping[str, float], tolerance: Mapping[str, float], *, arm: str
+    measured: Mapping[str, float],
+    target: Mapping[str, float],
+    tolerance: Mapping[str, float],
+    *,
+    arm: str,
+    sources: Mapping[str, str | None] | None = None,
 ) -> GateVerdict:
-    """Compare measured WERs with targets, set by set (all in %).
+    """Compare measured WERs with targets, set by set (all in %); `sources` say where each target's number is published.
 
     One-sided: a set passes when its WER is at most target + tolerance, so better than the target passes. All sets
     that have a target must pass; one without a measurement or a tolerance is a `ValueError`.
@@ -39,4 +55,27 @@ def gate_verdict(
             + ")"
         )
     outcome = "reached" if passed else "not reached"
-    return GateVerdict(passed, f"parity {outcome}: {arm} has {' and '.join(parts)}")
+    aim = aim_of({name: (sources or {}).get(name) for name in target})
+    return GateVerdict(passed, f"{aim} {outcome}: {arm} has {' and '.join(parts)}")
+
+
+def range_verdict(
+    measured: float, low: float | None, high: float | None, *, arm: str, corpus: str, source: str | None = None
+) -> GateVerdict:
+    """Compare a validation perplexity with a range whose ends count as inside; an end that is None is none.
+
+    Without both ends there is nothing to reach: the verdict has passed and says that no number is known for `corpus`.
+    """
+    what = f"{arm} has a validation perplexity of {measured:.1f}"
+    if low is None and high is None:
+        return GateVerdict(True, f"{what}; there is no published number for {corpus}")
+    below, above = low is not None and measured < low, high is not None and measured > high
+    kind, bounds = ("published range", "published bound") if source else ("target", "target")
+    if low is None:
+        aimed = f"{bounds} at most {high:g}"
+    elif high is None:
+        aimed = f"{bounds} at least {low:g}"
+    else:
+        aimed = f"{kind} {low:g} to {high:g}"
+    outcome = f"not reached, {'above' if above else 'below'} it" if below or above else "reached"
+    return GateVerdict(not (below or above), f"{what}, {aimed}: {aim_of({'valid': source})} {outcome}")

@@ -1,0 +1,33 @@
+"""Names of the figures that a report writes, known from the configuration alone, so that a rule can declare each file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+FORMS = ("svg", "png")
+SPEECH_FIGURES = ("wer", "training", "cost", "pairs")
+LANGUAGE_FIGURES = ("perplexity", "training", "pairs")
+ALL_FIGURES = tuple(dict.fromkeys((*SPEECH_FIGURES, *LANGUAGE_FIGURES)))
+
+
+def is_speech(study: Mapping[str, Any]) -> bool:
+    """Whether a study.json (or a configuration) is of the speech study: the language study has no tracks."""
+    return "tracks" in study["study"]
+
+
+def figure_names(study: Mapping[str, Any]) -> list[str]:
+    """Names of the figures of a study's report, in the page's order; each is written as NAME.svg and NAME.png (`FORMS`).
+
+    `study` is the configuration or a study.json: for the speech study with arms and study {arms, tracks}, for the
+    language study the section `language` with arms and study {arms}. `pairs` is there when an arm of the study is a pair
+    mixer; every other figure always is, with a sentence in it where nothing has been trained that it could show.
+    """
+    names = SPEECH_FIGURES if is_speech(study) else LANGUAGE_FIGURES
+    pairs = any(study["arms"].get(arm, {}).get("mixer") == "pair" for arm in study["study"]["arms"])
+    return [name for name in names if pairs or name != "pairs"]
+
+
+def figure_files(study: Mapping[str, Any]) -> list[str]:
+    """The files of `figure_names`, `wer.svg`, `wer.png`, ...: what lies in the folder `figures` beside the tables."""
+    return [f"{name}.{form}" for name in figure_names(study) for form in FORMS]
