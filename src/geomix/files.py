@@ -11,7 +11,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from geomix.errors import UserError
 
@@ -95,22 +95,39 @@ def sha256(path: str | os.PathLike) -> str:
 
 
 @contextlib.contextmanager
-def folder_lock(folder: str | os.PathLike, doing: str) -> Iterator[None]:
+def folder_lock(folder: str | os.PathLike, doing: str, *, wait: bool = False) -> Iterator[None]:
     """Hold an exclusive lock on `folder` (its `lock` file), or raise a `UserError` that says who holds it.
 
-    The kernel frees the lock when the process dies, however it dies.
+    The kernel frees the lock when the process dies, however it dies. With `wait`, another holder is waited for.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "another process"
-            raise UserError(f"{folder}: {holder} is {doing} here: wait for it or stop it, then run again") from None
+    while (file := _locked(folder, doing, wait)) is None:
+        pass
+    with file:
         file.truncate(0)
         job = os.environ.get("SLURM_JOB_ID")
         file.write(f"process {os.getpid()} on {os.uname().nodename}" + (f" (Slurm job {job})" if job else ""))
         file.flush()
         yield
+
+
+def _locked(folder: Path, doing: str, wait: bool) -> TextIO | None:
+    """The folder's lock file, locked; None when the folder was removed between the opening and the lock."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        file = open(folder / "lock", "a+")
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        if os.path.samestat(os.fstat(file.fileno()), os.stat(folder / "lock")):
+            return file
+    except BlockingIOError:
+        with file:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+        raise UserError(f"{folder}: {holder} is {doing} here: wait for it or stop it, then run again") from None
+    except FileNotFoundError:
+        pass
+    file.close()
+    return None

@@ -2,7 +2,7 @@
 
 Settings are the plain dictionary of `geomix.language.settings.language_settings`: `model` (fields of
 `models.transformer_lm.LanguageModelConfig` but `vocab` and `seed`), `training` (`batch`, in blocks, and fields of
-`training.loop.TrainingSettings`), `seed`.
+`training.loop.TrainingSettings`), `track`, `seed`. What never changes a weight is given beside them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from geomix.config import settings_hash
 from geomix.errors import UserError
 from geomix.files import atomic_path, write_json
 from geomix.language.corpus import count_blocks, read_blocks, read_summary
@@ -31,12 +30,18 @@ from geomix.models.transformer_lm import (
     save_language_model,
     train_flops_per_token,
 )
+from geomix.tensors import load_state
 from geomix.training import devices
+from geomix.training.averaging import Selection
+from geomix.training.checkpoints import LAYOUT
 from geomix.training.loop import Batch, Trainer, TrainingSettings
 from geomix.training.progress import LOG, say
 from geomix.training.record import training_record
 from geomix.training.seeding import generator, seed_all
+from geomix.training.store import Request, User, opened
 
+SELECTION = Selection(1, "dev_perplexity")
+"""A language model is its one best epoch."""
 NARROW_SINE = 0.05  # the article counts the partners whose angle has a sine below this
 
 
@@ -130,8 +135,9 @@ def train_arm(
     data: str | Path,
     *,
     about: Mapping[str, Any],
-    state_root: str | Path,
+    state_root: str | Path = Path("state"),
     out: str | Path,
+    detect_after: int | None,
     save_minutes: float = 10.0,
     log_every: int = 50,
     threads: int = 1,
@@ -143,7 +149,8 @@ def train_arm(
     ----------
     data : folder of the prepared corpus
     about : what the record says of the run beside the settings: run, arm, gated, unmatched
-    state_root : `state/<run>`; the state folder is `language/<arm>/seed<seed>/<hash>` below it
+    state_root : the store (`training.store`); the state folder below it is named by the hash of settings and data
+    detect_after : updates after which a run that learns nothing is stopped; None: never
     out : folder of record.json, log.jsonl, diagnostics.json, model.safetensors, model.yaml: the epoch with the best validation perplexity
 
     Returns
@@ -158,7 +165,13 @@ def train_arm(
     training = dict(settings["training"])
     batch = training.pop("batch")
     options = TrainingSettings.from_dict(
-        {**training, "keep_best": 1, "best_by": "dev_perplexity", "save_minutes": save_minutes, "log_every": log_every}
+        {
+            **training,
+            **dataclasses.asdict(SELECTION),
+            "detect_after": detect_after,
+            "save_minutes": save_minutes,
+            "log_every": log_every,
+        }
     )
     summary = read_summary(data)
     model = build_model(settings, summary["vocabulary"])
@@ -172,17 +185,21 @@ def train_arm(
         flops_per_token=train_flops_per_token(config),
     )
     hashes = summary["hashes"]
-    folder = f"seed{seed}/{settings_hash(dict(settings), hashes)}"
-    state = Path(state_root) / settings["track"] / arm / folder
-    identity = {**settings, "arm": arm, "model": dataclasses.asdict(config), "hashes": hashes}
-    name = f"{settings['track']}/{arm}/seed{seed}"
+    user = User(about["run"], settings["track"], arm, seed)
+    identity = {**settings, "model": dataclasses.asdict(config), "hashes": hashes}
     counts = ", ".join(f"{part['tokens']:,} {split}" for split, part in summary["splits"].items())
     say(
-        f"{name}: {parameter_count(config):,} parameters; tokens {counts}; unigram entropy {summary['unigram_entropy']:.3f} nats; on {devices.device_name(place)}"
+        f"{user.name}: {parameter_count(config):,} parameters; tokens {counts}; unigram entropy {summary['unigram_entropy']:.3f} nats; on {devices.device_name(place)}"
     )
-    run = Trainer(model, task, options, state_dir=state, identity=identity, seed=seed, device=place, name=name).run()
-    best = run.best[0]
-    model.load_state_dict(load_file(state / f"epoch-{best}.safetensors"))
+    request = Request(settings, hashes, user, LAYOUT, SELECTION, options.schedule)
+    with opened(Path(state_root), request) as found_state:
+        state = found_state.folder
+        run = Trainer(
+            model, task, options, state_dir=state, identity=identity, seed=seed, device=place, name=user.name
+        ).run()
+        found_state.finish(run.metrics)
+        best = run.best[0]
+        load_state(model, load_file(state / LAYOUT.weights.format(best)))
     model.eval()
 
     tokens = task.in_order("valid")[0].inputs["tokens"]

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from geomix.errors import UserError
-from geomix.files import atomic_path, write_text
+from geomix.files import write_text
 from geomix.kernels.depthwise import depthwise_conv
 from geomix.kernels.dropout import dropout
 from geomix.mixers import Frames, RelativeAttention, make_mixer
 from geomix.models.ctc import ctc_loss
 from geomix.models.subsampling import SUBSAMPLINGS, Conv2dSubsampling, shortest, subsampled_length
+from geomix.tensors import load_state, state_once, write_tensors
 
 
 @dataclass(frozen=True)
@@ -329,11 +330,8 @@ def _log_softmax(logits: Tensor) -> Tensor:
 
 def save_model(model: ConformerCTC, folder: str | os.PathLike, tokenizer: str = "tokenizer.model") -> None:
     """Write model.safetensors and model.yaml into `folder`; `tokenizer` is the name of the tokenizer file beside them."""
-    from safetensors.torch import save_file
-
     folder = Path(folder)
-    with atomic_path(folder / "model.safetensors") as path:
-        save_file({name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}, path)
+    write_tensors(folder / "model.safetensors", state_once(model))
     about = {"model": model.config.to_dict(), "tokenizer": tokenizer}
     write_text(folder / "model.yaml", yaml.safe_dump(about, sort_keys=False))
 
@@ -363,7 +361,7 @@ def load_model(folder: str | os.PathLike, device: torch.device | str = "cpu") ->
     with torch.device("meta"):
         model = config.build()
     try:
-        model.load_state_dict(state, assign=True)
+        load_state(model, state, assign=True)
     except RuntimeError as error:
         raise UserError(
             f"{folder}: model.safetensors does not fit model.yaml ({str(error).splitlines()[-1].strip()}); make the model again"

@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from geomix.errors import UserError
-from geomix.files import atomic_path, write_text
+from geomix.files import write_text
 from geomix.kernels.linear_cross_entropy import linear_cross_entropy
 from geomix.mixers import Frames, PairMixer, make_mixer
+from geomix.tensors import load_state, state_once, write_tensors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,11 +199,9 @@ def train_flops_per_token(config: LanguageModelConfig, length: int | None = None
 def save_language_model(model: TransformerLM, folder: str | Path) -> None:
     """Write model.safetensors and model.yaml into `folder`; `load_language_model` needs nothing else."""
     import yaml
-    from safetensors.torch import save_file
 
     folder = Path(folder)
-    with atomic_path(folder / "model.safetensors") as temporary:
-        save_file({name: value.contiguous().cpu() for name, value in model.state_dict().items()}, temporary)
+    write_tensors(folder / "model.safetensors", state_once(model))
     values = {**dataclasses.asdict(model.config), "mixer": dict(model.config.mixer)}
     write_text(folder / "model.yaml", yaml.safe_dump({"language_model": values}, sort_keys=False))
 
@@ -219,5 +218,5 @@ def load_language_model(folder: str | Path) -> TransformerLM:
     except (FileNotFoundError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: no language model here ({error}): train one first") from None
     model = TransformerLM(LanguageModelConfig.from_dict(values))
-    model.load_state_dict(weights)
+    load_state(model, weights)
     return model.eval()

@@ -1,19 +1,20 @@
 """Speech recognition as something to train: what the workflow's train, average and decode rules call.
 
-Settings are the plain dictionary of `geomix.config.training_settings`:
+Settings are a plain dictionary of all that decides the weights, and nothing else:
 
     track, seed
     model         fields of `models.conformer.ConformerConfig` but `vocab` (the tokenizer's size) and `seed` (the run's)
-    training      `batch_bins` (see `batching.numel_batches`) and the fields of `training.loop.TrainingSettings`: epochs,
-                  max_updates, accumulation, optimizer, learning_rate, weight_decay, schedule, warmup, clip, precision,
-                  keep_best, best_by (dev_cer, dev_wer, dev_loss), detect_after; save_minutes and log_every never
-                  change a result and are given beside the settings
+    training      `batch_bins` (see `batching.numel_batches`) and fields of `training.loop.TrainingSettings`: epochs, max_updates,
+                  accumulation, optimizer, learning_rate, weight_decay, schedule, warmup, clip, precision
     augmentation  fields of `speech.augmentation.SpecAugment`
-    data          what the data were prepared from; not read here
+    features      mels, dtype; not read here: the hashes of the data stand for them
+
+What never changes a weight (which epochs are averaged, detectors, saves, threads, the device) is given beside them.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections import Counter
@@ -25,7 +26,6 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from geomix.config import settings_hash
 from geomix.errors import UserError
 from geomix.files import atomic_path, read_json, sha256, write_json
 from geomix.models.architectures import model_config
@@ -47,21 +47,24 @@ from geomix.speech.features import FeatureStore, read_normalisation
 from geomix.speech.manifest import SAMPLE_RATE, read_manifest
 from geomix.speech.scoring import score_texts
 from geomix.speech.tokenizer import Tokenizer, copy_tokenizer
+from geomix.tensors import load_state
 from geomix.training import checkpoints, devices
-from geomix.training.averaging import average_weights, write_averaging
+from geomix.training.averaging import Epochs, Selection, average_weights, write_averaging
 from geomix.training.loop import Batch, Trainer, TrainingSettings
 from geomix.training.progress import LOG, say
 from geomix.training.record import training_record
 from geomix.training.seeding import generator, seed_all
+from geomix.training.store import Request, User, opened, plain
 
 BATCH_BINS = 16_000_000
 
 
 @dataclass(frozen=True)
 class PreparedData:
-    """The prepared files that a training reads; features by their data files (.f32), the tokenizer by its folder."""
+    """The prepared files that a training reads: summaries (split.json), features by their data files (.f32), the tokenizer by its folder."""
 
-    corpus: Path
+    train_summary: Path
+    dev_summary: Path
     train_manifest: Path
     train_features: Sequence[Path]
     dev_manifests: Sequence[Path]
@@ -71,9 +74,10 @@ class PreparedData:
 
     @classmethod
     def of(cls, files: Any) -> PreparedData:
-        """From an object with the workflow's inputs of a training as attributes (`training_data` in rules/train.smk)."""
+        """From an object with the workflow's inputs of a training as attributes; `dev_manifest` and `dev_features` are single files."""
         return cls(
-            corpus=Path(files.corpus),
+            train_summary=Path(files.train_summary),
+            dev_summary=Path(files.dev_summary),
             train_manifest=Path(files.train_manifest),
             train_features=[Path(path) for path in files.train_features],
             dev_manifests=[Path(files.dev_manifest)],
@@ -85,11 +89,9 @@ class PreparedData:
     @functools.cached_property
     def hashes(self) -> dict[str, str]:
         """Hashes of the splits read, of the normalisation and of the tokenizer: with the settings, all that matters."""
-        splits = read_json(self.corpus)["splits"]
-        names = ["train", *(Path(manifest).stem for manifest in self.dev_manifests)]
-        found = {name: splits[name]["hash"] for name in names}
         return {
-            **found,
+            "train": read_json(self.train_summary, "hash")["hash"],
+            "dev": read_json(self.dev_summary, "hash")["hash"],
             "normalisation": sha256(self.normalisation),
             "tokenizer": sha256(Path(self.tokenizer) / "tokenizer.model"),
         }
@@ -193,10 +195,13 @@ class SpeechTask:
         return _Epoch(self, epoch)
 
     def largest(self) -> Sequence[Batch]:
-        """The batch of most padded frames, and that of the longest utterance (attention's memory is its square)."""
-        most = max(self.plan, key=lambda batch: len(batch) * batch[0].frames)
-        longest = self.plan[-1]
-        return [collate(self.source, batch) for batch in ([most, longest] if most is not longest else [most])]
+        """The batches of most padded frames, of the longest utterance, and of the largest attention (n utterances of T frames: n T^2)."""
+        found = [
+            max(self.plan, key=lambda batch: len(batch) * batch[0].frames),
+            self.plan[-1],
+            max(self.plan, key=lambda batch: len(batch) * batch[0].frames ** 2),
+        ]
+        return [collate(self.source, batch) for n, batch in enumerate(found) if all(batch is not b for b in found[:n])]
 
     def describe(self, batch: Batch) -> str:
         """Size of a batch in words."""
@@ -265,18 +270,15 @@ def build_model(
     return config, model
 
 
-def state_folder(root: Path, settings: Mapping[str, Any], arm: str, data: PreparedData) -> Path:
-    """Folder of a training's state: <root>/<track>/<arm>/seed<seed>/<hash of settings and data>."""
-    return Path(root) / settings["track"] / arm / f"seed{settings['seed']}" / settings_hash(dict(settings), data.hashes)
-
-
 def train_arm(
     settings: Mapping[str, Any],
     data: PreparedData,
     *,
     about: Mapping[str, Any],
-    state_root: Path,
+    state_root: Path = Path("state"),
     out: Path,
+    selection: Selection,
+    detect_after: int | None,
     save_minutes: float = 10.0,
     log_every: int = 50,
     threads: int = 1,
@@ -287,9 +289,11 @@ def train_arm(
     Parameters
     ----------
     about : what the record says of the run beside the settings: run, corpus, arm, gated, unmatched
-    state_root : `state/<run>`; the state folder below it is named by track, arm, seed and the hash of settings and data
-    out : folder of record.json, log.jsonl, diagnostics.json and epochs.json ({"state", "metric", "kept": [{"epoch",
-        "score"}, ...]})
+    state_root : the store (`training.store`); the state folder below it is named by the hash of settings and data
+    out : folder of record.json, log.jsonl, diagnostics.json and epochs.json ({"state", "epochs": {"1": {"dev_cer", "dev_wer",
+        "dev_loss"}, ...}})
+    selection : the epochs whose weights stay on disk while this training runs
+    detect_after : updates after which a run that learns nothing is stopped; None: never
     device : auto (CUDA, MPS, CPU), or a name
 
     Returns
@@ -302,7 +306,15 @@ def train_arm(
     out, arm, seed = Path(out), about["arm"], settings["seed"]
     training = dict(settings["training"])
     batch_bins = training.pop("batch_bins", BATCH_BINS)
-    options = TrainingSettings.from_dict({**training, "save_minutes": save_minutes, "log_every": log_every})
+    options = TrainingSettings.from_dict(
+        {
+            **training,
+            **dataclasses.asdict(selection),
+            "detect_after": detect_after,
+            "save_minutes": save_minutes,
+            "log_every": log_every,
+        }
+    )
     tokenizer = Tokenizer.load(data.tokenizer)
     config, model = build_model(settings, tokenizer, data.normalisation)
     task = SpeechTask(
@@ -314,23 +326,26 @@ def train_arm(
         device=place,
         flops_per_audio_second=train_flops_per_audio_second(config),
     )
-    state = state_folder(state_root, settings, arm, data)
-    identity = {**settings, "arm": arm, "model": config.to_dict(), "hashes": data.hashes}
-    name = f"{settings['track']}/{arm}/seed{seed}"
+    user = User(about["run"], settings["track"], arm, seed)
+    identity = {**settings, "model": config.to_dict(), "hashes": data.hashes}
     say(
-        f"{name}: {parameter_count(config):,} parameters, {task.train_seconds:,.0f} audio-s in {len(task.plan):,} batches an epoch, "
+        f"{user.name}: {parameter_count(config):,} parameters, {task.train_seconds:,.0f} audio-s in {len(task.plan):,} batches an epoch, "
         f"{100 * task.padding:.1f} % padding, on {devices.device_name(place)}"
     )
-    trainer = Trainer(model, task, options, state_dir=state, identity=identity, seed=seed, device=place, name=name)
-    summary = trainer.run()
+    request = Request(settings, data.hashes, user, checkpoints.LAYOUT, selection, options.schedule)
+    with opened(state_root, request) as found:
+        state = found.folder
+        trainer = Trainer(
+            model, task, options, state_dir=state, identity=identity, seed=seed, device=place, name=user.name
+        )
+        summary = trainer.run()
+        found.finish(summary.metrics)
 
     write_json(out / "diagnostics.json", _diagnostics(settings, data, task, model))
     with atomic_path(out / "log.jsonl") as temporary:
         temporary.write_bytes((state / LOG).read_bytes())
-    kept = [{"epoch": epoch, "score": summary.scores[epoch]} for epoch in summary.best]
-    write_json(out / "epochs.json", {"state": os.path.relpath(state), "metric": options.best_by, "kept": kept})
-    corpus = read_json(data.corpus)
-    train = corpus["splits"]["train"]
+    write_json(out / "epochs.json", {"state": os.path.relpath(state), "epochs": plain(summary.metrics)})
+    train = read_json(data.train_summary)
     record = {
         "run": about["run"],
         "corpus": about["corpus"],
@@ -346,8 +361,8 @@ def train_arm(
         "settings_hash": state.name,
         "data": {key: train[key] for key in ("utterances", "seconds", "speed_histogram")} | {"hashes": data.hashes},
         "dropped": {
-            "too_short": task.dropped + corpus["dropped"]["train"]["too_short"],
-            "too_long": len(corpus["dropped"]["train"]["too_long"]),
+            "too_short": task.dropped + train["dropped"]["too_short"],
+            "too_long": len(train["dropped"]["too_long"]),
         },
         "unknown_words": task.unknown_words,
         "padding": round(task.padding, 5),
@@ -377,22 +392,22 @@ def _diagnostics(
     }
 
 
-def average_arm(epochs: Path, tokenizer: Path, out: Path) -> dict[str, Any]:
-    """Average the epochs named by `epochs` (epochs.json of `train_arm`) into a model folder that loads with one call.
+def average_arm(epochs: Path, tokenizer: Path, out: Path, selection: Selection) -> dict[str, Any]:
+    """Average the best epochs of a training (`epochs`: epochs.json of `train_arm`) into a model folder that loads with one call.
 
     `out` gets model.safetensors, model.yaml, tokenizer.model, tokens.txt and averaging.json, whose content is returned:
-    the epochs, how many were wanted, and a note when the training had fewer.
+    the epochs, how many were wanted, and a note when the training had fewer. A `UserError` names wanted epochs whose weights
+    are no longer kept.
     """
-    out, choice = Path(out), read_json(epochs)
-    state = Path(choice["state"])
-    settings = checkpoints.read_settings(state)
-    wanted = settings["training"].get("keep_best", TrainingSettings.keep_best)
-    numbers = sorted(entry["epoch"] for entry in choice["kept"])
+    out, choice = Path(out), Epochs.read(epochs)
+    settings = checkpoints.read_settings(choice.state)
+    best = choice.chosen(selection, checkpoints.LAYOUT.weights)
     model = model_config(settings["model"]).build()
-    model.load_state_dict(average_weights([state / f"epoch-{number}.safetensors" for number in numbers]))
+    paths = [choice.state / checkpoints.LAYOUT.weights.format(number) for number in sorted(best)]
+    load_state(model, average_weights(paths))
     copy_tokenizer(tokenizer, out)
     save_model(model, out)
-    return write_averaging(choice, wanted, out)
+    return write_averaging(choice, best, selection, out)
 
 
 def decode_set(

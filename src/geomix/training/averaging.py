@@ -1,18 +1,45 @@
-"""Mean of the best epochs' weights, as ESPnet averages them, but integer buffers are copied instead of summed."""
+"""Choice of the best epochs, and the mean of their weights: as ESPnet averages, but integer buffers are copied instead of summed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
-from safetensors.torch import load_file
+from typing import TYPE_CHECKING, Any
 
 from geomix.errors import UserError
-from geomix.files import write_json
+from geomix.files import read_json, write_json
 from geomix.training.progress import say
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Metrics = Mapping[int, Mapping[str, float | None]]
+"""epoch -> dev metric -> its value; None stands for one that is no number."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which epochs are averaged: the `keep_best` with the smallest `best_by`, a dev metric. It decides no training's weights."""
+
+    keep_best: int
+    best_by: str
+
+    def scores(self, epochs: Metrics) -> dict[int, float]:
+        """The metric of each epoch, NaN where it was no number; `UserError` for one that was not measured."""
+        for values in epochs.values():
+            if self.best_by not in values:
+                known = ", ".join(sorted(key for key in values if key.startswith("dev_")))
+                raise UserError(
+                    f"training.best_by {self.best_by!r}: this training measured {known}: choose one of them"
+                )
+        found = {epoch: values[self.best_by] for epoch, values in epochs.items()}
+        return {epoch: math.nan if value is None else value for epoch, value in found.items()}
+
+    def best(self, epochs: Metrics) -> list[int]:
+        """The chosen epochs, best first."""
+        return best_epochs(self.scores(epochs), self.keep_best)
 
 
 def best_epochs(scores: Mapping[int, float], keep: int) -> list[int]:
@@ -20,36 +47,74 @@ def best_epochs(scores: Mapping[int, float], keep: int) -> list[int]:
     return sorted(scores, key=lambda epoch: (math.isnan(scores[epoch]), scores[epoch], epoch))[:keep]
 
 
-def write_averaging(choice: Mapping[str, Any], wanted: int, out: Path) -> dict[str, Any]:
-    """Write averaging.json into `out` and return it: the epochs, how many were wanted, and a note when the training had fewer.
+@dataclass(frozen=True)
+class Epochs:
+    """What a training left to choose from (epochs.json): its state folder and the dev metrics of all its epochs."""
 
-    choice : epochs.json of the training, `kept` epochs by a `metric`.
-    """
-    averaging = {"epochs": choice["kept"], "metric": choice["metric"], "wanted": wanted, "note": None}
-    if len(choice["kept"]) < wanted:
-        averaging["note"] = f"{len(choice['kept'])} epochs averaged instead of {wanted}: the training had no more"
+    state: Path
+    metrics: Metrics
+
+    @classmethod
+    def read(cls, path: Path) -> Epochs:
+        """From the file that the train step wrote."""
+        found = read_json(path, "state", "epochs")
+        return cls(Path(found["state"]), {int(epoch): values for epoch, values in found["epochs"].items()})
+
+    def chosen(self, selection: Selection, weights: str) -> list[int]:
+        """The epochs to average, best first; a `UserError` names those whose file is no longer kept.
+
+        weights : name of an epoch's file in the state folder, with {} for the epoch
+        """
+        best = selection.best(self.metrics)
+        gone = [epoch for epoch in best if not (self.state / weights.format(epoch)).exists()]
+        if gone:
+            usable = best.index(gone[0])
+            smaller = f"lower training.keep_best to {usable}, or " if usable else ""
+            raise UserError(
+                f"{self.state}: of the {len(best)} best epochs by {selection.best_by}, the weights of "
+                f"{', '.join(map(str, sorted(gone)))} are no longer kept: {smaller}remove the training with `geomix forget` and "
+                "train again"
+            )
+        return best
+
+
+def write_averaging(epochs: Epochs, best: Sequence[int], selection: Selection, out: Path) -> dict[str, Any]:
+    """Write averaging.json into `out` and return it: the epochs, how many were wanted, and a note when the training had fewer."""
+    scores = selection.scores(epochs.metrics)
+    kept = [{"epoch": epoch, "score": None if math.isnan(scores[epoch]) else scores[epoch]} for epoch in best]
+    wanted = selection.keep_best
+    averaging = {"epochs": kept, "metric": selection.best_by, "wanted": wanted, "note": None}
+    if len(kept) < wanted:
+        averaging["note"] = f"{len(kept)} epochs averaged instead of {wanted}: the training had no more"
         say(f"{out}: {averaging['note']}")
     write_json(out / "averaging.json", averaging)
     return averaging
 
 
-def average_weights(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
+def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     """Mean over the files of each floating tensor, summed in float64; other tensors are the last file's.
 
     Raises UserError for no file, a missing one, one with other tensors, or one that holds NaN or infinity.
     """
+    import torch
+    from safetensors.torch import load_file
+
     if not paths:
         raise UserError("no epoch to average: the training has kept none")
-    sums: dict[str, torch.Tensor] = {}
+    sums: dict[str, Tensor] = {}
     for path in paths:
         try:
             weights = load_file(path)
         except FileNotFoundError:
-            raise UserError(f"{path}: missing; remove its state folder and train again") from None
+            raise UserError(f"{path}: missing; remove the training with `geomix forget` and train again") from None
         except Exception as error:  # safetensors raises its own class for a damaged file
-            raise UserError(f"{path}: damaged ({error}); remove its state folder and train again") from None
+            raise UserError(
+                f"{path}: damaged ({error}); remove the training with `geomix forget` and train again"
+            ) from None
         if sums and {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in sums.items()}:
-            raise UserError(f"{path}: other tensors than {paths[0]}; remove their state folder and train again")
+            raise UserError(
+                f"{path}: other tensors than {paths[0]}; remove the training with `geomix forget` and train again"
+            )
         for name, tensor in weights.items():
             if not tensor.is_floating_point():
                 sums[name] = tensor

@@ -19,6 +19,8 @@ import torch
 
 from geomix.errors import UserError
 from geomix.files import atomic_path
+from geomix.training.progress import LOG
+from geomix.training.store import Layout
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
 _FORMAT = "geomix checkpoint 1"
@@ -39,13 +41,32 @@ def save_state(folder: Path, state: Mapping[str, Any], settings: Mapping[str, An
     header = {"format": _FORMAT, "sha256": hashlib.sha256(buffer.getbuffer()).hexdigest(), "settings": settings}
     last = folder / LAST
     with atomic_path(last) as temporary:
-        with open(temporary, "wb") as file:
-            file.write(json.dumps(header, sort_keys=True).encode() + b"\n")
-            file.write(buffer.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
+        _write(temporary, header, buffer.getbuffer())
         if last.exists():  # only now, when the new one is whole on disk
             os.replace(last, folder / PREVIOUS)
+
+
+def _write(path: Path, header: Mapping[str, Any], content: bytes | memoryview) -> None:
+    with open(path, "wb") as file:
+        file.write(json.dumps(header, sort_keys=True).encode() + b"\n")
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def relabel(source: Path, target: Path, epochs: int) -> None:
+    """Write the checkpoint `source` to `target` as that of a training of `epochs` epochs; a damaged one is a ValueError."""
+    try:
+        header, content = _open(source, payload=True)
+    except _Damaged:
+        raise ValueError(f"its {source.name} is damaged") from None
+    settings = header["settings"]
+    settings = {**settings, "training": {**settings["training"], "epochs": epochs}}
+    _write(target, {**header, "settings": settings}, content)
+
+
+LAYOUT = Layout((LAST, PREVIOUS), "epoch-{}.safetensors", (LOG,), relabel)
+"""Names of the files in a state folder of `loop.Trainer`."""
 
 
 def _open(path: Path, payload: bool) -> tuple[dict[str, Any], bytes]:

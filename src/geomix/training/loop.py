@@ -1,6 +1,6 @@
 """The training loop: accumulation, schedule, checkpoints and resume, progress; the same for speech and for language.
 
-A run lives in a state folder (locked while it runs) that holds `last.ckpt` and `previous.ckpt` (the full state),
+A run lives in a state folder (which `store.opened` locks for it) that holds `last.ckpt` and `previous.ckpt` (the full state),
 `epoch-N.safetensors` (the weights of the best epochs) and `log.jsonl`. It may be killed at any moment: started again
 with the same settings it goes on from the newest whole checkpoint and, on a CPU, ends with bit-identical weights.
 Gradients of an unfinished accumulation are part of the state, so a save may fall between any two batches.
@@ -26,13 +26,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from geomix.errors import UserError
-from geomix.files import atomic_path, folder_lock
+from geomix.tensors import state_once, write_tensors
 from geomix.training import checkpoints, devices
-from geomix.training.averaging import best_epochs
+from geomix.training.averaging import Selection
 from geomix.training.detectors import learns_nothing
 from geomix.training.progress import LOG, Log, duration, say
 from geomix.training.schedules import SCHEDULES
@@ -88,6 +87,11 @@ class TrainingSettings:
                 raise UserError(f"training.{key} is {getattr(settings, key)!r}: it must be positive")
         return settings
 
+    @property
+    def selection(self) -> Selection:
+        """The epochs whose weights are kept."""
+        return Selection(self.keep_best, self.best_by)
+
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
@@ -131,7 +135,7 @@ class Summary:
     seconds : time of the attempts up to their last save; work lost to a kill, at most one save interval each, is not in
         it.
     rate : work per second of training time (without dev and saves); mfu relates it to `device_flops`.
-    scores : epoch -> dev metric; best : the kept epochs, best first.
+    metrics : epoch -> dev metrics; scores : epoch -> the one by which epochs are kept; best : the kept ones, best first.
     """
 
     epochs: int
@@ -145,6 +149,7 @@ class Summary:
     device_flops: dict[str, Any]
     peak_memory: int
     nondeterministic_ops: list[str]
+    metrics: dict[int, dict[str, float]]
     scores: dict[int, float]
     best: list[int]
 
@@ -249,9 +254,10 @@ class _Position:
 class Trainer:
     """Trains `model` on `task` in `state_dir`; `run` may be called again after any interruption.
 
+    state_dir : the caller holds its lock (`store.opened`).
     identity : plain values that say what run this is; a state folder of another identity is refused. It must hold
         everything that changes the weights (the settings, the seed, hashes of the data) and nothing else (not the
-        device or the threads).
+        device, the threads, the selection of epochs or the detectors).
     seed : of dropout; the task seeds its own draws.
     """
 
@@ -275,7 +281,8 @@ class Trainer:
         self._loss = self._norm = math.nan  # of the last update
         self._lr = 0.0
         self._at = _Position()
-        self._scores: dict[int, float] = {}
+        self._metrics: dict[int, dict[str, float]] = {}
+        self._selection = settings.selection
         self._nondeterministic: list[str] = []
 
     # -- the run
@@ -286,7 +293,7 @@ class Trainer:
         Raises UserError when stopped by a signal (the state is saved), when a detector finds the run lost, when the
         largest batch does not fit, and for whatever is wrong with the state folder.
         """
-        with folder_lock(self.state_dir, f"training {self.name}"), StopSignal() as self._stop:
+        with StopSignal() as self._stop:
             for path in self.state_dir.glob(".*.tmp"):  # what a kill left half written
                 path.unlink()
             self._restore()
@@ -419,10 +426,9 @@ class Trainer:
                     f"{self.name} {symptom} after {at.update:,} updates: lower training.learning_rate or raise training.warmup, "
                     "or set training.detect_after to null to let it go on"
                 )
-        self._scores[at.epoch] = metrics[settings.best_by]
-        if at.epoch in best_epochs(self._scores, settings.keep_best):
-            with atomic_path(self._weights(at.epoch)) as temporary:
-                save_file({k: v.contiguous().cpu() for k, v in self.model.state_dict().items()}, temporary)
+        self._metrics[at.epoch] = metrics
+        if at.epoch in self._selection.best(self._metrics):
+            write_tensors(self._weights(at.epoch), state_once(self.model))
         train_loss = at.loss / at.losses if at.losses else math.nan
         self._log.append(
             kind="epoch",
@@ -493,14 +499,15 @@ class Trainer:
             device_flops=flops,
             peak_memory=at.peak_memory,
             nondeterministic_ops=self._nondeterministic,
-            scores=self._scores,
-            best=best_epochs(self._scores, self.settings.keep_best),
+            metrics=self._metrics,
+            scores=self.settings.selection.scores(self._metrics),
+            best=self.settings.selection.best(self._metrics),
         )
 
     # -- the state folder
 
     def _weights(self, epoch: int) -> Path:
-        return self.state_dir / f"epoch-{epoch}.safetensors"
+        return self.state_dir / checkpoints.LAYOUT.weights.format(epoch)
 
     def _save(self) -> None:
         at = self._at
@@ -513,7 +520,8 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "gradients": gradients,
             "position": dataclasses.asdict(at),
-            "scores": self._scores,
+            "metrics": self._metrics,
+            "selection": dataclasses.asdict(self._selection),
             "nondeterministic_ops": self._nondeterministic,
             "log_length": self._log.synchronised_length(),
         }
@@ -532,8 +540,12 @@ class Trainer:
         for name, parameter in self.model.named_parameters():
             parameter.grad = state["gradients"].get(name)
         self._at = _Position(**state["position"])
-        self._scores = state["scores"]
+        self._metrics = state["metrics"]
         self._nondeterministic = state["nondeterministic_ops"]
+        # one that ended after fewer epochs goes on
+        self._at.finished &= self.settings.max_updates is not None or self._at.epoch > self.settings.epochs
+        if self._at.finished:  # another selection than that of the training has no say in what stays on disk
+            self._selection = Selection(**state["selection"])
         if not self._at.finished:
             say(
                 f"{self.name}: going on from epoch {self._at.epoch}, batch {self._at.batch}, update {self._at.update:,}"
@@ -541,7 +553,7 @@ class Trainer:
 
     def _prune(self) -> None:
         """Remove weights that are not among the best: those overtaken, and those later than the checkpoint resumed."""
-        kept = {self._weights(epoch) for epoch in best_epochs(self._scores, self.settings.keep_best)}
+        kept = {self._weights(epoch) for epoch in self._selection.best(self._metrics)}
         for path in self.state_dir.glob("epoch-*.safetensors"):
             if path not in kept:
                 path.unlink()

@@ -29,3 +29,6 @@ SCHEDULES: dict[str, Callable[[int, int, float, int, int], float]] = {
     ),
     "constant": lambda step, epoch, peak, warmup, epochs: peak,
 }
+
+# those whose rates are the same whatever `epochs` is: a training can be continued to more
+FREE_OF_EPOCHS = ("warmup", "constant")

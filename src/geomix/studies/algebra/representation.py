@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from geomix.errors import UserError
-from geomix.files import atomic_path, write_json
+from geomix.files import write_json
 from geomix.studies.algebra.arms import AlgebraStack, Stack, build
 from geomix.studies.algebra.jobs import cpu_seconds, kept_bytes
 from geomix.studies.algebra.tables import anticommuting, associator_norm, span_rank
 from geomix.studies.algebra.tasks import TASKS, Task, nmse, plane_floors
+from geomix.tensors import write_tensors
 from geomix.training.progress import say
 from geomix.training.record import job_record
 
@@ -185,10 +186,7 @@ def measure_step(task: Task, arm: str, x: Tensor, y: Tensor, *, rate: float, rep
 
 def save_weights(stack: Stack, path: str | Path) -> None:
     """The parameters of a stack as safetensors."""
-    from safetensors.torch import save_file
-
-    with atomic_path(path) as temporary:
-        save_file({name: p.detach().contiguous() for name, p in stack.parameters.items()}, temporary)
+    write_tensors(path, stack.parameters)
 
 
 def load_stack(task: str, arm: str, seeds: list[int], tables: int, weights: str | Path) -> Stack:
