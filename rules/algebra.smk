@@ -1,8 +1,7 @@
 # The algebra study: the k-blade article's protocol. Phase 1: one job a task and arm, all its tables and seeds at once.
 
-from geomix.studies.algebra.settings import (
-    INSPECTED_ARMS,
-    INSPECTED_TASKS,
+from geomix.settings.algebra import INSPECTED_ARMS, INSPECTED_TASKS
+from geomix.settings.algebra_jobs import (
     TASKS,
     arms_of,
     job_settings,

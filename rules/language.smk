@@ -1,7 +1,7 @@
 # The language study (e01): text to tokens, one training an arm and seed, the gate on the published perplexity, tables.
 
 from geomix.language.text import FETCHED_ARCHIVE
-from geomix.report.names import language_figure_names
+from geomix.report.names import figure_names
 from geomix.settings import language_trainings_of
 
 LANGUAGE = config["language"]
@@ -161,7 +161,7 @@ rule language_report:
         comparisons=f"{LM_RUN}/comparisons.json",
         figures=expand(
             f"{LM_RUN}/figures/{{name}}.{{form}}",
-            name=language_figure_names(stages.language_report(config)) if LM_TRAININGS else [],
+            name=figure_names(stages.language_report(config)) if LM_TRAININGS else [],
             form=["svg", "png"],
         ),
     log:

@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 import pytest
 
 from geomix.commands import plan as command
-from geomix.config import load_config
+from geomix.settings import load
 from geomix.errors import UserError
 from geomix.files import write_json
 from geomix.studies.plan import audio_seconds, hours_of, make_plan
@@ -17,7 +17,7 @@ from tests.slurm.project import checkout
 
 @pytest.fixture(scope="module")
 def full():
-    return load_config(base=ROOT / "config.yaml")
+    return load(base=ROOT / "config.yaml")
 
 
 def changed(config, **sections):
@@ -106,7 +106,7 @@ def test_records_replace_the_formula(full, tmp_path):
 
 
 def test_prepared_corpora_are_counted(tmp_path):
-    config = load_config(ROOT / "config" / "smoke.yaml", base=ROOT / "config.yaml")
+    config = load(ROOT / "config" / "smoke.yaml", base=ROOT / "config.yaml")
     with pytest.raises(UserError, match=r"data/smoke/corpus.json: .*snakemake prepare"):
         make_plan(config, tmp_path)
     splits = {"train": {"seconds": 300.0}, "dev": {"seconds": 20.0}, "test": {"seconds": 30.0}}
@@ -165,7 +165,7 @@ def test_jobs_are_snakemakes(tmp_path, overlay):
     table = listed.stdout[listed.stdout.index("Job stats") :].split("\n\n")[0]
     counts = {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
     counts.pop("total"), counts.pop("speech")
-    plan = make_plan(load_config(*overlays, base=project.path("config.yaml")), project.folder)
+    plan = make_plan(load(*overlays, base=project.path("config.yaml")), project.folder)
     assert plan.jobs == counts
 
 

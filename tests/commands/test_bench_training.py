@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from geomix.commands.bench_training import COLUMNS, measure, synthetic_corpus
-from geomix.config import load_config
+from geomix.settings import load
 from geomix.models.arms import arm_config
 from geomix.models.flops import train_flops_per_audio_second
 
 
 def test_measurements_belong_together():
-    config = load_config("config/smoke.yaml")
+    config = load("config/smoke.yaml")
     row = measure(config, "grassmann", steps=2, batch_bins=600_000, device="cpu")
     assert row["ms_per_batch"] * row["audio_seconds_per_second"] == pytest.approx(1000 * row["audio_seconds_per_batch"])
     flops = train_flops_per_audio_second(arm_config(config, "grassmann", vocab=100))

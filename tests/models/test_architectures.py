@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from geomix.config import load_config, training_settings
+from geomix.settings import load, training_settings
 from geomix.errors import UserError
 from geomix.models.architectures import model_config
 from geomix.models.arms import arm_sizes
@@ -24,7 +24,7 @@ TINY = {
 
 
 def test_the_granite_encoder_is_an_arm_whose_settings_are_its_own():
-    config = load_config(ROOT / "config/demo.yaml", ROOT / "config/granite_encoder.yaml", base=ROOT / "config.yaml")
+    config = load(ROOT / "config/demo.yaml", ROOT / "config/granite_encoder.yaml", base=ROOT / "config.yaml")
     settings = training_settings(config, "granite", 0, "own")
     assert "mixer" not in settings["model"] and "subsampling" not in settings["model"]
     model = model_config({**settings["model"], "vocab": 50}).build()

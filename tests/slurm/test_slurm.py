@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from geomix.config import load_config
+from geomix.settings import load
 from geomix.files import read_json
 from geomix.studies.plan import make_plan
 from tests.conftest import ROOT
@@ -170,7 +170,7 @@ def smoke(stage: Stage) -> None:
             assert "TresPerJob" not in job and job["Partition"] == "cpu"
         assert list(project.folder.glob(f"logs/slurm/**/{job['JobId']}.log"))
     # what it took lies within what the plan states beforehand
-    stated = make_plan(load_config("config/smoke.yaml", base=ROOT / "config.yaml"), project.folder)
+    stated = make_plan(load("config/smoke.yaml", base=ROOT / "config.yaml"), project.folder)
     for folder, kinds in (("state", ("checkpoints", "state folders")), ("data/smoke/features", ("features",))):
         size = sum(
             path.stat().st_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from geomix.config import load_config
+from geomix.settings import load
 from geomix.errors import UserError
 
 
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Print one line an arm: exact parameters, deviation from attention, training FLOPs per audio-second, mixer."""
     from geomix.models.arms import TOLERANCE, arm_sizes, check_matched
 
-    config = load_config(*arguments.configfile)
+    config = load(*arguments.configfile)
     vocabulary = arguments.vocab or config["tokenizer"]["size"] or _trained_vocabulary(config)
     sizes = arm_sizes(config, vocabulary)
     width = max(len(size.arm) for size in sizes)

@@ -32,11 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure, print the tables, and write DIR/espnet.csv and DIR/espnet.md."""
-    from geomix.config import load_config, training_settings
+    from geomix.settings import load, training_settings
     from geomix.espnet_track.environment import run_step
     from geomix.files import write_text
 
-    config = load_config(*arguments.configfile)
+    config = load(*arguments.configfile)
     if arguments.arm not in config["arms"]:
         raise UserError(f"--arm {arguments.arm}: no such arm; the config has {', '.join(config['arms'])}")
     request = {

@@ -49,9 +49,9 @@ COLUMNS = (
 
 def run(arguments: argparse.Namespace) -> None:
     """Print a table with a row an arm; each arm is measured in a process of its own, whose peak memory it is."""
-    from geomix.config import E_BRANCHFORMER, load_config
+    from geomix.settings import E_BRANCHFORMER, load
 
-    config = load_config(*arguments.configfile)
+    config = load(*arguments.configfile)
     options = {key: getattr(arguments, key) for key in ("steps", "batch_bins", "device", "threads", "profile")}
     arms = arguments.arms or config["study"]["arms"]
     if unknown := [arm for arm in arms if arm not in config["arms"]]:
@@ -91,7 +91,7 @@ def measure(
 
     import torch
 
-    from geomix.config import training_settings
+    from geomix.settings import training_settings
     from geomix.models.conformer import ConformerConfig, ConformerCTC
     from geomix.models.flops import parameter_count, train_flops_per_audio_second
     from geomix.speech.augmentation import SpecAugment

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the plan of the study in config.yaml and the given overlays."""
-    from geomix.config import load_config
+    from geomix.settings import load
     from geomix.errors import UserError
 
     low, high = arguments.utilisation
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(
             f"--tflops {arguments.tflops} --utilisation {low} {high}: a positive rate and 0 < LOW <= HIGH <= 100 are needed"
         )
-    config = load_config(*arguments.configfile)
+    config = load(*arguments.configfile)
     print(
         describe(
             make_plan(config, device_flops=1e12 * arguments.tflops, utilisation=(low / 100, high / 100)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from geomix.config import E_BRANCHFORMER
+from geomix.settings import E_BRANCHFORMER
 from geomix.errors import UserError
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from geomix.errors import UserError
 from geomix.files import read_json, write_json, write_text
-from geomix.language.settings import runs_of
+from geomix.settings import language_trainings_of
 from geomix.report.figures import COLOURS, NOTHING, STYLE, empty_figure, look_of, plain_ticks, save_figure
 from geomix.report.names import figure_names
 from geomix.report.targets import NO_GATE, named_sources, seeds_named, short_aim
@@ -50,7 +50,7 @@ class LanguageStudy:
     def records(self) -> dict[str, list[dict[str, Any]]]:
         """Arm -> its run records in the order of the seeds; an absent one is a UserError."""
         found: dict[str, list[dict[str, Any]]] = {}
-        for arm, seed in runs_of(self.settings):
+        for arm, seed in language_trainings_of(self.settings):
             found.setdefault(arm, []).append(read_json(self.folder / arm / f"seed{seed}" / "record.json"))
         return found
 

@@ -15,7 +15,7 @@ STUDY_KEYS = ("gated", "unmatched", "seeds")
 
 
 class _Treated(Section):
-    gated: bool = key(False, "wait until the baseline has passed the gate")
+    gated: bool = key(False, "wait until the baseline has passed the gate", "report")
     unmatched: bool = key(False, "may differ by more than 5 % in size from the baseline", "report")
 
 
@@ -68,7 +68,7 @@ class _LanguageArm(_Treated):
     warmup: Count | None = override("this arm's language.training.warmup", "train report")
     clip: NotNegative | None = override("this arm's language.training.clip", "train report")
     weight_decay: NotNegative | None = override("this arm's language.training.weight_decay", "train report")
-    seeds: Seeds | None = override("this arm's seeds instead of the study's", "train report compare")
+    seeds: Seeds | None = override("this arm's seeds instead of the study's", "train report")
 
 
 class LanguageAttentionArm(_LanguageArm, Attention):

@@ -33,12 +33,14 @@ class Config(Section):
     study: Study = key(..., "what is run")
     hypothesis: str | None = key(None, "what is expected, written before the run", "report")
     comparison: Comparison = key({}, "which differences were planned")
-    gate: Gate | None = key(None, "what the baseline must reach first; null: a study without a gate", "gate report")
+    gate: Gate | None = key(
+        None, "what the baseline must reach first; null: a study without a gate", "train gate report"
+    )
     training: Training = key({}, "how the arms are trained")
     augmentation: Augmentation = key({}, "SpecAugment")
     decoding: Decoding = key({}, "how hypotheses are made")
     references: list[Reference] = key([], "published rows, printed for scale, never as ours", "report")
-    granite: Granite | None = key(None, "published checkpoints as reference rows; null: none")
+    granite: Granite | None = key(None, "published checkpoints as reference rows; null: none", "decode score report")
     language: Language = key({}, "the language study, `snakemake language`")
     algebra: AlgebraStudy = key({}, "the algebra study, `snakemake algebra`")
 

@@ -76,7 +76,9 @@ class LanguageStudy(Section):
     """What is run."""
 
     arms: Names = key(
-        ["transformer", "grassmann", "symmetric", "one_offset"], "arms that are trained and compared", "compare report"
+        ["transformer", "grassmann", "symmetric", "one_offset"],
+        "arms that are trained and compared",
+        "train compare report",
     )
     seeds: Seeds = key([0, 1, 2], "seeds of each arm", "train compare report")
 
@@ -119,6 +121,8 @@ class Language(Section):
     arms: dict[Name, LanguageArm] = key({}, "arms by name")
     study: LanguageStudy = key({}, "what is run")
     comparison: LanguageComparison = key({}, "which differences were planned")
-    gate: LanguageGate | None = key(None, "what the baseline must reach first; null: a study without a gate")
+    gate: LanguageGate | None = key(
+        None, "what the baseline must reach first; null: a study without a gate", "gate report"
+    )
     training: LanguageTraining = key({}, "how the arms are trained")
     references: list[LanguageReference] = key([], "published rows", "report")

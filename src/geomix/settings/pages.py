@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -40,37 +41,50 @@ def _simplify(value: Any) -> None:
             _simplify(inner)
 
 
-def keys() -> Iterator[tuple[str, str, FieldInfo]]:
-    """(section, path, field) of every key, sections in the configuration's order; arms once for each kind of arm."""
-    yield from _keys("the study", "", Config)
+@dataclass(frozen=True)
+class Key:
+    """A key of the configuration: the section it stands in, its path (NAME: an arm's, *: each entry) and its field.
+
+    kind : of an arm's key, the mixer or architecture of that arm.
+    """
+
+    section: str
+    path: str
+    field: FieldInfo
+    kind: str | None = None
 
 
-def _keys(title: str, prefix: str, section: type[Section]) -> Iterator[tuple[str, str, FieldInfo]]:
+def keys() -> Iterator[Key]:
+    """Every key, sections in the configuration's order; those of arms once for each kind of arm."""
+    yield from _keys("the study", "", Config, None)
+
+
+def _keys(title: str, prefix: str, section: type[Section], kind: str | None) -> Iterator[Key]:
     inner = []
     for name, field in section.model_fields.items():
         path = f"{prefix}{name}"
         if name == "arms" and prefix in ("", "language."):
             for arm in SPEECH_ARMS if not prefix else LANGUAGE_ARMS:
-                kind = arm.model_fields.get("architecture") or arm.model_fields["mixer"]
                 what = "architecture" if "architecture" in arm.model_fields else "mixer"
-                title_of = f"`{path}.NAME` with `{what}: {get_args(kind.annotation)[0]}`"
-                inner.append((title_of, f"{path}.NAME.", arm))
+                name_of = get_args(arm.model_fields[what].annotation)[0]
+                inner.append((f"`{path}.NAME` with `{what}: {name_of}`", f"{path}.NAME.", arm, name_of))
         elif (found := section_of(field.annotation)) and not _is_plain(field.annotation):
             where = f"{path}." if get_origin(field.annotation) not in (list, dict) else f"{path}.*."
-            inner.append((f"`{path}`", where, found))
+            inner.append((f"`{path}`", where, found, kind))
             if _has_value(field):
-                yield title, path, field
+                yield Key(title, path, field, kind)
         else:
-            yield title, path, field
+            yield Key(title, path, field, kind)
     for each in inner:
         yield from _keys(*each)
 
 
 def _is_plain(annotation: Any) -> bool:
     """A union of a section and plain values (such as held-out speakers) is a key of its own."""
-    return any(get_origin(part) is list or get_origin(part) is dict for part in get_args(annotation)) and (
-        get_origin(annotation) not in (list, dict)
-    )
+    parts = [
+        getattr(part, "__origin__", part) if hasattr(part, "__metadata__") else part for part in get_args(annotation)
+    ]
+    return get_origin(annotation) not in (list, dict) and any(get_origin(part) in (list, dict) for part in parts)
 
 
 def _has_value(field: FieldInfo) -> bool:
@@ -143,10 +157,11 @@ def readme() -> str:
         *_reach_table(),
     ]
     title = None
-    for section, path, field in keys():
-        if section != title:
-            title = section
-            lines += ["", f"## {section[0].upper()}{section[1:]}" if section[0] != "`" else f"## {section}", ""]
+    for found in keys():
+        path, field = found.path, found.field
+        if found.section != title:
+            title = found.section
+            lines += ["", f"## {title[0].upper()}{title[1:]}", ""]
             lines += ["| key | type | default | meaning | reach |", "| --- | --- | --- | --- | --- |"]
         kind = type_in_words(field.annotation)
         if bounds := _bounds(field):
@@ -159,9 +174,9 @@ def readme() -> str:
 
 def _reach_table() -> list[str]:
     rows: dict[tuple[str, ...], list[str]] = {}
-    for _, path, field in keys():
-        found = reach_of(field)
-        rows.setdefault(tuple(stage for stage in STAGES if stage in found), []).append(f"`{path}`")
+    for found in keys():
+        reached = reach_of(found.field)
+        rows.setdefault(tuple(stage for stage in STAGES if stage in reached), []).append(f"`{found.path}`")
     lines = ["## What a changed key runs again", "", "| stages | keys |", "| --- | --- |"]
     for stages, paths in sorted(rows.items(), key=lambda row: [STAGES.index(s) for s in row[0]] or [99]):
         lines.append(f"| {', '.join(stages) or 'nothing'} | {' '.join(dict.fromkeys(paths))} |")

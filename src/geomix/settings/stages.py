@@ -12,10 +12,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from geomix.settings.algebra_jobs import arms_of, job_settings, language_job_settings, speech_job_settings
 from geomix.settings.base import resolved
 from geomix.settings.language import Text
 from geomix.settings.trainings import (
     evaluation_sets,
+    granite_rows,
     language_training_settings,
     language_trainings_of,
     settings_hash,
@@ -160,32 +162,57 @@ def language_report(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"run": config["run"], **language, "training": training, "corpus": text_settings(language["corpus"])}
 
 
+def all_trainings(config: Mapping[str, Any]) -> list[tuple[str, str, int]]:
+    """(track, arm, seed) of each training of the speech study, and behind them those that the gate alone wants."""
+    trainings = list(trainings_of(config["study"]))
+    gate = config["gate"] or {}
+    for anchor in filter(None, (gate, gate.get("fallback"))):
+        trainings += [(anchor["track"], anchor["arm"], seed) for seed in anchor["seeds"]]
+    return list(dict.fromkeys(trainings))
+
+
 def stage_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Stage -> all that its rules are told, for the speech and the language study."""
-    language, algebra = config["language"], config["algebra"]
-    own = {
+    """Stage -> all that its rules are told, for every study of a configuration."""
+    granite = config["granite"] or {}
+    found = {
         "prepare": {split: [split_key(config, split), preparation(config, split)] for split in splits_of(config)},
         "features": features(config),
         "tokenizer": tokenizer(config),
-        "train": {f"{t}/{a}/{s}": training(config, a, s, t) for t, a, s in trainings_of(config["study"])},
+        "train": {f"{t}/{a}/{s}": training(config, a, s, t) for t, a, s in all_trainings(config)},
         "average": selection(config),
-        "decode": {},
-        "score": {},
+        "decode": {key: granite.get(key) for key in ("checkpoints", "decode", "ctc")},
+        "score": granite.get("normaliser"),
         "gate": gate(config),
         "compare": comparison(config),
-        "report": report(config),
+        "report": [report(config), granite_rows(config)],
     }
-    texts = {
-        "prepare": [language["corpus"], algebra["language"]["corpus"]],
-        "train": {f"{a}/{s}": language_training(config, a, s) for a, s in language_trainings_of(language)}
-        if language["arms"]
-        else {},
+    for study in (_language_stages(config), _algebra_stages(config)):
+        found = {stage: [value, study.get(stage)] for stage, value in found.items()}
+    return found
+
+
+def _language_stages(config: Mapping[str, Any]) -> dict[str, Any]:
+    language = config["language"]
+    if not language["arms"]:
+        return {}
+    return {
+        "prepare": language["corpus"],
+        "train": {
+            f"{arm}/{seed}": language_training(config, arm, seed) for arm, seed in language_trainings_of(language)
+        },
         "gate": language["gate"],
+        "compare": [language["study"], language["comparison"]],
         "report": language_report(config),
     }
-    granite = config["granite"] or {}
-    rows = {key: granite.get(key) for key in ("checkpoints", "decode", "ctc")}
-    return {stage: [own[stage], texts.get(stage)] for stage in own} | {
-        "decode": rows,
-        "score": granite.get("normaliser"),
-    }
+
+
+def _algebra_stages(config: Mapping[str, Any]) -> dict[str, Any]:
+    algebra = config["algebra"]
+    phase1, speech = algebra["representation"], algebra["speech"]
+    jobs = [job_settings(phase1, task, arm) for task in phase1["tasks"] for arm in arms_of(task, phase1["arms"])]
+    for phase in ("components", "architectures"):
+        jobs += [language_job_settings(algebra, phase, arm) for arm in algebra[phase]["arms"]]
+    if speech:
+        jobs += [speech_job_settings(config), speech["arms"], speech["seeds"]]
+    described = {key: algebra[key] for key in ("representation", "components", "architectures", "speech")}
+    return {"prepare": algebra["language"]["corpus"], "train": jobs, "report": described}

@@ -14,9 +14,9 @@ Track = Literal["own", "espnet"]
 class Study(Section):
     """What is run."""
 
-    arms: Names = key(..., "arms that are trained and compared", "compare report")
+    arms: Names = key(..., "arms that are trained and compared", "train compare report")
     tracks: Annotated[list[Track], Field(min_length=1), Unique] = key(
-        ["own"], "own: geomix's trainer; espnet: ESPnet 202611, the same arms, data and recipe", "compare report"
+        ["own"], "own: geomix's trainer; espnet: ESPnet 202611, the same arms, data and recipe", "train compare report"
     )
     seeds: Seeds = key([0, 1, 2], "seeds of each arm", "train compare report")
     track_seeds: dict[Track, Seeds] = key({}, "other seeds for a track", "train compare report")
@@ -47,9 +47,9 @@ Targets = Annotated[list[Target], Field(min_length=1)]
 class Anchor(Section):
     """An arm that is measured against published numbers."""
 
-    track: Track = key("own", "track on which it is measured", "gate report")
-    arm: Name = key("attention", "the arm that is measured", "gate report")
-    seeds: Seeds = key([0], "its seeds; their mean is measured", "gate report")
+    track: Track = key("own", "track on which it is measured", "train gate report")
+    arm: Name = key("attention", "the arm that is measured", "train gate report")
+    seeds: Seeds = key([0], "its seeds; their mean is measured", "train gate report")
     targets: Targets = key(..., "what it must reach", "gate report")
 
 
@@ -60,7 +60,7 @@ class Gate(Anchor):
         "enforce", "record: note a miss, go on, and mark each table", "gate report"
     )
     fallback: Anchor | None = key(
-        None, "another anchor, trained only when the first one misses; null: none", "gate report"
+        None, "another anchor, trained only when the first one misses; null: none", "train gate report"
     )
 
 

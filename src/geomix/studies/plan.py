@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geomix.config import E_BRANCHFORMER, evaluation_sets, seeds_of, trainings_of
+from geomix.settings import E_BRANCHFORMER, evaluation_sets, seeds_of, trainings_of
 from geomix.errors import UserError
 from geomix.files import read_json
 

@@ -33,7 +33,7 @@ ARMS_NOTE = (
 
 def build_representation(folder: str | os.PathLike, settings: dict[str, Any]) -> None:
     """Write representation.md, .csv, .json (verdicts and departures) and figures/representation of `folder`, the run's results."""
-    from geomix.studies.algebra.settings import arms_of
+    from geomix.settings.algebra_jobs import arms_of
     from geomix.studies.algebra.tasks import TASKS
 
     folder = Path(folder)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from geomix.settings import BASELINE, training_settings
 from geomix.settings.algebra import RepresentationArm, Task
+from geomix.settings.trainings import BASELINE, training_settings
 
 TASKS = Task.__args__
 ARMS = RepresentationArm.__args__
@@ -37,7 +37,8 @@ def language_job_settings(algebra: Mapping[str, Any], phase: str, arm: str) -> d
         "phase": phase,
         "arm": arm,
         "seeds": algebra[phase]["seeds"],
-        **{k: language[k] for k in ("heads", "model", "training")},
+        **{key: language[key] for key in ("heads", "model")},
+        "training": {key: value for key, value in language["training"].items() if key != "log_every"},
     }
 
 

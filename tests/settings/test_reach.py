@@ -1,0 +1,170 @@
+"""The table of reach: every key is changed in turn, and the stages that are told something else are those it names."""
+
+import copy
+from typing import Literal, get_args, get_origin
+
+import pytest
+
+from geomix.settings import load, resolve
+from geomix.settings.base import STAGES, Section
+from geomix.settings.pages import keys, reach_of
+from geomix.settings.stages import GENERATED, stage_settings
+from tests.conftest import ROOT
+
+KEYS = list(keys())
+
+# values that a key cannot just be moved to, beside what else must be there
+SPECIAL = {
+    "corpus.kind": "folder",
+    "corpus.train": ["train-clean-360"],
+    "corpus.dev": ["dev-clean"],
+    "corpus.test": ["dev-clean", "dev-other", "test-clean", "test-other", "more"],
+    "corpus.speed_factors": [0.8, 1.0],
+    "model.width": 512,
+    "model.kernel": 33,
+    "model.intermediate_ctc": None,
+    "model.intermediate_ctc.blocks": [4],
+    "arms.NAME.heads": 8,
+    "arms.NAME.width": 288,
+    "language.arms.NAME.heads": 8,
+    "language.model.width": 512,
+    "language.corpus.vocabulary": 5000,
+    "study.arms": ["attention", "grassmann", "symmetric", "no_mixer", "blocked"],
+    "study.tracks": ["own"],
+    "study.track_seeds": {"espnet": [0, 1]},
+    "comparison.planned": [["grassmann", "attention"]],
+    "language.comparison.planned": [["grassmann", "transformer"]],
+    "language.study.arms": ["transformer", "grassmann", "symmetric"],
+    "language.gate.arm": "grassmann_free",
+    "gate": None,
+    "language.gate": None,
+    "gate.arm": "free",
+    "arms.NAME.kind": "geometric",
+    "language.arms.NAME.kind": "geometric",
+    "language.arms.NAME.norm": "pre",
+    "gate.fallback": None,
+    "gate.targets.*.set": "dev-clean",
+    "gate.fallback.targets.*.set": "dev-clean",
+    "algebra.language.heads": 1,
+    "algebra.language.model.width": 128,
+    "algebra.representation.tasks": ["rotors_spin3", "analogy"],
+    "algebra.representation.arms": ["clifford", "shuffled", "gauge", "all_plus", "dense"],
+    "algebra.components.arms": ["scalar", "rope"],
+    "algebra.architectures.arms": ["wide_scalar", "clifford"],
+    "algebra.speech": None,
+    "algebra.speech.arms": ["wide_scalar"],
+    "granite": None,
+    "granite.checkpoints.*.heads": ["decode"],
+    "references.*.wer": {"test-clean": 1.0},
+    "gate.fallback.arm": "blocked",
+    "language.gate.high": 260.0,
+    "references": [],
+    "language.references": [],
+}
+# keys that allow one value, or whose change makes another mixer of an arm, with other keys
+FIXED = (
+    "features.mels", "arms.NAME.mixer", "arms.NAME.architecture", "language.arms.NAME.mixer", "gate.fallback.track",
+    "algebra.language.corpus.kind",
+)  # fmt: skip
+# the arm that is measured cannot wait for its own measurement
+MEASURED = [("arms.NAME.gated", "attention"), ("language.arms.NAME.gated", "attention")]
+
+
+@pytest.fixture(scope="module")
+def full():
+    """A configuration in which every key has something to change."""
+    config = load(ROOT / "config" / "granite.yaml", base=ROOT / "config.yaml")
+    config["arms"]["blocked"] = {"mixer": "blocked_attention"}
+    config["arms"]["free"] = {"mixer": "pair", "rank": 8}
+    config["arms"]["granite"] = {"architecture": "granite_encoder", "unmatched": True}
+    config["study"] |= {
+        "arms": ["attention", "grassmann", "symmetric", "no_mixer", "blocked", "granite"],
+        "track_seeds": {"espnet": [0]},
+    }
+    config["model"]["intermediate_ctc"] = {"blocks": [8], "weight": 0.3, "self_conditioning": False}
+    config["language"]["arms"]["grassmann_free"] = {"mixer": "pair", "rank": 16}
+    config["algebra"]["speech"] = {"arms": ["wide_scalar", "clifford"], "seeds": [0], "epochs": 2}
+    return resolve(config)
+
+
+def place_of(config, key):
+    """The dictionary that holds a key: of an arm of its kind that is trained, of the first entry of a list."""
+    place, before = config, config
+    for part in key.path.split(".")[:-1]:
+        if part == "NAME":
+            trained = [arm for arm in before["study"]["arms"] if of_kind(place[arm], key.kind)]
+            others = [arm for arm in place if of_kind(place[arm], key.kind)]
+            # the second of them has no twin that the change could make it equal to
+            place = place[trained[1] if len(trained) > 1 else (trained + others)[0]]
+        elif part == "*":
+            place = next(iter(place.values())) if isinstance(place, dict) else place[0]
+        else:
+            before, place = place, place.setdefault(part, {})
+    return place
+
+
+def of_kind(arm, kind):
+    return kind in (arm.get("architecture"), arm.get("mixer"))
+
+
+def moved(value, annotation):
+    """Another value of the type."""
+    if hasattr(annotation, "__metadata__"):
+        return moved(value, annotation.__origin__)
+    kinds = [part for part in get_args(annotation) if part is not type(None)]
+    if value is not None and type(None) in get_args(annotation) and len(kinds) == 1:
+        return moved(value, kinds[0])
+    if get_origin(annotation) is Literal:
+        others = [each for each in get_args(annotation) if each != value]
+        return others[0] if others else value
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, float):
+        return value * 0.9 if value else 0.1
+    if isinstance(value, str):
+        return value + "x"
+    if isinstance(value, list) and value:
+        return [*value[:-1], moved(value[-1], type(value[-1]))]
+    if value is None or value in ({}, []):
+        return filled((kinds or [annotation])[0])
+    return value
+
+
+def filled(annotation):
+    if hasattr(annotation, "__metadata__"):
+        return filled(annotation.__origin__)
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)[0]
+    if get_origin(annotation) is list:
+        return [filled(get_args(annotation)[0])]
+    if get_origin(annotation) is dict:
+        return {}
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return {}
+    return {int: 5, float: 0.5, str: "text", bool: True}[annotation]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [key for key in KEYS if key.path not in FIXED and (key.path, key.kind) not in MEASURED],
+    ids=lambda key: f"{key.path}-{key.kind}",
+)
+def test_a_key_reaches_the_stages_that_it_names(full, key):
+    before, name = copy.deepcopy(full), key.path.split(".")[-1]
+    if key.path.startswith("corpus."):  # keys of a kind that generates its recordings
+        before["corpus"]["kind"] = next((kind for kind, own in GENERATED.items() if name in own), "kaldi")
+    if key.path.startswith("corpus.expected."):
+        before["corpus"]["expected"] = {"train-clean-100": {}}
+    if key.path == "gate.track":  # else the gate's training is one of the study's on either track
+        before["study"]["tracks"] = ["espnet"]
+    after = copy.deepcopy(before)
+    place = place_of(after, key)
+    old = place.get(name)
+    place[name] = SPECIAL[key.path] if key.path in SPECIAL else moved(old, key.field.annotation)
+    assert place[name] != old, "the test changes nothing"
+    told_before, told_after = stage_settings(resolve(before)), stage_settings(resolve(after))
+    assert [stage for stage in STAGES if told_before[stage] != told_after[stage]] == [
+        stage for stage in STAGES if stage in reach_of(key.field)
+    ]
