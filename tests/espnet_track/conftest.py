@@ -19,6 +19,7 @@ from geomix.speech.features import FeatureStore, write_features, write_normalisa
 from geomix.speech.manifest import read_manifest
 from geomix.speech.tokenizer import Tokenizer, train_tokenizer
 from tests.conftest import ROOT
+from tests.training.prepared import only_weights, write_summaries
 
 ARMS = ("attention", "grassmann", "symmetric", "no_mixer")
 # modules that import ESPnet: they run under .venv-espnet (`make espnet-test`)
@@ -35,12 +36,15 @@ class Prepared:
 
     @property
     def data(self) -> EspnetData:
-        return EspnetData(self.root / "corpus.json", self.root / "espnet", self.root / "tokenizer")
+        root, kaldi = self.root, self.root / "espnet"
+        stats = kaldi / "stats/train/feats_stats.npz"
+        summaries = [root / split / "split.json" for split in ("train", "dev")]
+        return EspnetData(*summaries, kaldi / "train", kaldi / "dev", stats, root / "tokenizer")
 
     def settings(self, arm: str, seed: int = 0, **training: Any) -> dict[str, Any]:
         config = copy.deepcopy(self.config)
         config["training"].update(training)
-        return training_settings(config, arm, seed, "espnet")
+        return only_weights(training_settings(config, arm, seed, "espnet"))
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +52,7 @@ def prepared(tmp_path_factory) -> Prepared:
     root = tmp_path_factory.mktemp("espnet")
     config = load_config(ROOT / "config" / "smoke.yaml", base=ROOT / "config.yaml")
     corpus = {key: config["corpus"][key] for key in ("name", "kind", "train", "dev", "test", "seed")}
-    prepare_corpus(corpus, root, speed_factors=(1.0, 1.1), threads=1)
+    write_summaries(prepare_corpus(corpus, root, speed_factors=(1.0, 1.1), threads=1), root)
     manifests = {split: root / f"manifest/{split}.tsv" for split in ("train", "dev", "test")}
     train_tokenizer([u.text for u in read_manifest(manifests["train"])], root / "tokenizer", kind="word")
     write_speed_copies(manifests["train"], 1.1, root / "audio")

@@ -14,7 +14,10 @@ from geomix.espnet_track.settings import model_keys, training_keys
 from geomix.espnet_track.weights import espnet_name, from_espnet, to_espnet
 from geomix.speech.manifest import read_manifest
 from geomix.speech.tokenizer import Tokenizer
+from geomix.training.averaging import Selection
 from tests.conftest import ROOT
+
+BEST = Selection(10, "dev_cer")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +64,7 @@ def test_what_ctc_cannot_align_is_left_out(prepared, tmp_path):
 
 def test_the_recipe_in_espnets_words(config):
     """egs2/librispeech_100/asr1/conf/tuning/train_asr_ctc_e_branchformer_e12_mlp1024_linear1024.yaml, but for the encoder."""
-    keys = training_keys(training_settings(config, "attention", 0, "espnet"), gpu=True, updates=570)
+    keys = training_keys(training_settings(config, "attention", 0, "espnet"), BEST, gpu=True, updates=570)
     expected = {
         "batch_type": "numel", "batch_bins": 16_000_000, "accum_grad": 4, "max_epoch": 70, "optim": "adam",
         "optim_conf": {"lr": 0.002, "weight_decay": 1e-6}, "scheduler": "warmuplr",
@@ -74,17 +77,14 @@ def test_the_recipe_in_espnets_words(config):
     assert specaug["time_mask_width_ratio_range"] == [0.0, 0.05] and specaug["num_time_mask"] == 5
     assert specaug["apply_time_warp"] and specaug["time_warp_window"] == 5
     fewer = training_settings({**config, "training": {**config["training"], "epochs": 3}}, "attention", 0, "espnet")
-    assert (
-        training_keys(fewer, gpu=False, updates=570)["keep_nbest_models"] == 3
-        and not training_keys(fewer, gpu=False, updates=570)["use_amp"]
-    )
+    keys = training_keys(fewer, BEST, gpu=False, updates=570)
+    assert keys["keep_nbest_models"] == 3 and not keys["use_amp"]
 
 
 @pytest.mark.parametrize(
     ("section", "key", "value", "words"),
     [
         ("training", "max_updates", 10, "max_updates"),
-        ("training", "best_by", "dev_wer", "best_by"),
         ("training", "precision", "bf16", "bf16"),
         ("model", "batch_norm", "masked", "batch_norm"),
     ],
@@ -94,7 +94,14 @@ def test_what_espnet_cannot_do_is_refused_by_name(config, section, key, value, w
     changed[section][key] = value
     settings = training_settings(changed, "attention", 0, "espnet")
     with pytest.raises(UserError, match=words):
-        model_keys(settings), training_keys(settings, gpu=False, updates=570)
+        model_keys(settings), training_keys(settings, BEST, gpu=False, updates=570)
+
+
+def test_a_criterion_that_espnet_does_not_report_is_refused(config):
+    with pytest.raises(UserError, match="best_by 'dev_wer'"):
+        training_keys(
+            training_settings(config, "attention", 0, "espnet"), Selection(10, "dev_wer"), gpu=False, updates=9
+        )
 
 
 def test_an_anchor_stays_on_its_track(config):

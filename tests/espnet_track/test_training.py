@@ -5,18 +5,22 @@ import math
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from geomix.errors import UserError
 from geomix.espnet_track import launch, run
 from geomix.espnet_track.data import write_training_shapes
 from geomix.espnet_track.settings import training_config
 from geomix.files import read_json
 from geomix.speech.scoring import read_text
-from geomix.speech.training_task import decode_set, state_folder
+from geomix.speech.training_task import decode_set
+from geomix.training.averaging import Selection
 from geomix.training.progress import read_log
+from geomix.training.store import state_folder
 from tests.espnet_track.conftest import ARMS
 
 pytestmark = pytest.mark.espnet
@@ -26,11 +30,15 @@ def about(arm):
     return {"run": "smoke", "corpus": "smoke", "arm": arm, "gated": False, "unmatched": None}
 
 
-def train(prepared, arm, root, **training):
+ALL = Selection(10, "dev_cer")
+
+
+def train(prepared, arm, root, selection=ALL, **training):
     settings = prepared.settings(arm, **training)
     out = root / "out" / arm
     features = prepared.root / "features/dev-sp1.0.f32"
-    launch.train(settings, prepared.data, about=about(arm), state_root=root / "state", out=out, dev_features=features)
+    places = {"state_root": root / "state", "out": out, "dev_features": features}
+    launch.train(settings, prepared.data, about=about(arm), selection=selection, **places)
     return settings, out
 
 
@@ -47,9 +55,9 @@ def test_an_arm_trains_and_is_decoded_in_both_codes(stats, in_process, tmp_path,
     diagnostics = read_json(out / "diagnostics.json")
     assert len(diagnostics["start"]) == len(diagnostics["end"]) == (2 if arm in ("grassmann", "symmetric") else 0)
 
-    launch.average(out / "epochs.json", stats.data, out)
+    launch.average(out / "epochs.json", stats.data.tokenizer, out, ALL)
     prefix, argmax = out / "prefix/text", out / "argmax/text"
-    launch.decode(out, {"test": stats.data.folder / "test"}, {"test": prefix}, {"test": argmax})
+    launch.decode(out, {"test": stats.root / "espnet/test"}, {"test": prefix}, {"test": argmax})
     assert len(read_text(prefix)) == 18
     # our decoder, our features and the converted weights give what ESPnet's code gives
     decode_set(out, stats.root / "manifest/test.tsv", [stats.root / "features/test-sp1.0.f32"], out / "hyp/test/text")
@@ -79,9 +87,9 @@ def test_a_killed_training_ends_with_the_same_weights(stats, in_process, tmp_pat
     training = {"epochs": 3, "schedule": "cosine_per_epoch"}
     settings, whole = train(stats, "grassmann", tmp_path / "whole", **training)
 
-    state = state_folder(tmp_path / "killed/state", settings, "grassmann", stats.data)
+    state = state_folder(tmp_path / "killed/state", settings, stats.data.hashes)
     shapes, _ = write_training_shapes(stats.data, 4, state / "shapes")
-    config = training_config(settings, stats.data, state, shapes, gpu=False, batches=12, log_every=50)
+    config = training_config(settings, stats.data, state, shapes, ALL, gpu=False, batches=12, log_every=50)
     request = tmp_path / "request.json"
     request.write_text(json.dumps({"step": "train", "config": config}))
     process = subprocess.Popen(
@@ -98,7 +106,54 @@ def test_a_killed_training_ends_with_the_same_weights(stats, in_process, tmp_pat
 
     _, resumed = train(stats, "grassmann", tmp_path / "killed", **training)
     for out in (whole, resumed):
-        launch.average(out / "epochs.json", stats.data, out)
+        launch.average(out / "epochs.json", stats.data.tokenizer, out, ALL)
     a, b = load_file(whole / "model.safetensors"), load_file(resumed / "model.safetensors")
     assert all(torch.equal(a[name], b[name]) for name in a)
-    assert read_json(whole / "epochs.json")["kept"] == read_json(resumed / "epochs.json")["kept"]
+    assert read_json(whole / "epochs.json")["epochs"] == read_json(resumed / "epochs.json")["epochs"]
+
+
+def averaged(prepared, out, selection):
+    averaging = launch.average(out / "epochs.json", prepared.data.tokenizer, out, selection)
+    return [entry["epoch"] for entry in averaging["epochs"]], load_file(out / "model.safetensors")
+
+
+def test_more_epochs_go_on_from_a_copy_to_the_same_weights(stats, in_process, tmp_path, capsys):
+    _, whole = train(stats, "attention", tmp_path / "whole", epochs=3)
+    _, short = train(stats, "attention", tmp_path / "more", epochs=2)
+    before = {path: path.read_bytes() for path in Path(read_json(short / "epochs.json")["state"]).glob("*.pth")}
+    _, more = train(stats, "attention", tmp_path / "more", epochs=3)
+    assert "espnet/attention/seed0: goes on from a copy of the 2 epochs in" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in before} == before
+    assert read_json(more / "epochs.json")["epochs"] == read_json(whole / "epochs.json")["epochs"]
+    assert read_json(more / "record.json")["updates"] == read_json(whole / "record.json")["updates"] == 18
+    states = [Path(read_json(out / "epochs.json")["state"]) for out in (whole, more)]
+    for name in ("checkpoint.pth", "1epoch.pth", "3epoch.pth"):
+        a, b = (torch.load(state / name, weights_only=True) for state in states)
+        a, b = (x.get("model", x) for x in (a, b))
+        assert all(torch.equal(a[key], b[key]) for key in a), name
+    (_, a), (_, b) = averaged(stats, whole, ALL), averaged(stats, more, ALL)
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_another_selection_averages_again_and_never_trains(stats, in_process, tmp_path, capsys):
+    _, out = train(stats, "no_mixer", tmp_path, Selection(3, "dev_cer"), epochs=5)
+    metrics = {int(epoch): values for epoch, values in read_json(out / "epochs.json")["epochs"].items()}
+    state = Path(read_json(out / "epochs.json")["state"])
+    assert len(averaged(stats, out, Selection(3, "dev_cer"))[0]) == 3
+    two = Selection(2, "dev_cer")
+    epochs, weights = averaged(stats, out, two)
+    assert epochs == two.best(metrics)
+    kept = [torch.load(state / f"{epoch}epoch.pth", weights_only=True)["ctc.ctc_lo.weight"] for epoch in epochs]
+    assert torch.equal(weights["ctc.weight"], (kept[0] + kept[1]) / 2)
+    # ESPnet keeps the last epoch beside the best three: one at least of five is gone
+    with pytest.raises(
+        UserError, match=r"of the 5 best epochs by dev_cer, the weights of .* no longer kept: lower .* to [34]"
+    ):
+        averaged(stats, out, Selection(5, "dev_cer"))
+    # the finished training is restored, whatever is selected, and what it kept stays
+    before = sorted(path.name for path in state.glob("*epoch.pth"))
+    capsys.readouterr()
+    train(stats, "no_mixer", tmp_path, Selection(5, "dev_cer"), epochs=5)
+    assert "espnet/no_mixer/seed0: restored, finished on" in capsys.readouterr().err
+    assert sorted(path.name for path in state.glob("*epoch.pth")) == before
+    assert read_json(out / "record.json")["attempts"] == 1

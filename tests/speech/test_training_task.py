@@ -43,7 +43,6 @@ SETTINGS = {
         "detect_after": None,
     },
     "augmentation": {"time_warp": 5, "frequency_masks": 2, "frequency_width": 27, "time_masks": 5, "time_ratio": 0.05},
-    
 }
 ABOUT = {"run": "test", "corpus": "smoke", "arm": "grassmann", "gated": True, "unmatched": None}
 

@@ -22,34 +22,43 @@ from geomix.speech.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from geomix.speech.batching import Example
 
-STATS = "stats/train/feats_stats.npz"
-"""Where ESPnet's collect-stats leaves the sums of the features, below the data folder."""
-
 
 @dataclass(frozen=True)
 class EspnetData:
-    """What a training of this track reads: the data folder (see `write_data`), the tokenizer's, and corpus.json."""
+    """What a training of this track reads: summaries (split.json), Kaldi folders (see `write_data`), sums of features, tokenizer.
 
-    corpus: Path
-    folder: Path
+    stats : feats_stats.npz, which ESPnet's collect-stats leaves at <folder>/train/feats_stats.npz; tokenizer : its folder
+    """
+
+    train_summary: Path
+    dev_summary: Path
+    train: Path
+    dev: Path
+    stats: Path
     tokenizer: Path
 
     @classmethod
-    def of(cls, files: Any, folder: str | os.PathLike) -> EspnetData:
-        """From an object with the workflow's inputs `corpus` and `tokens` as attributes, and the data folder."""
-        return cls(Path(files.corpus), Path(folder), Path(files.tokens).parent)
+    def of(cls, files: Any, stats: str | os.PathLike | None = None) -> EspnetData:
+        """From an object with the workflow's inputs train_summary, dev_summary, train_scp, dev_scp, stats and tokens as attributes.
 
-    @property
-    def stats(self) -> Path:
-        """Sums of the training features (npz), as ESPnet's collect-stats left them."""
-        return self.folder / STATS
+        stats : where collect-stats is to leave the sums, for the job that makes them
+        """
+        return cls(
+            train_summary=Path(files.train_summary),
+            dev_summary=Path(files.dev_summary),
+            train=Path(files.train_scp).parent,
+            dev=Path(files.dev_scp).parent,
+            stats=Path(files.stats if stats is None else stats),
+            tokenizer=Path(files.tokens).parent,
+        )
 
     @functools.cached_property
     def hashes(self) -> dict[str, str]:
         """Hashes of the splits and of the tokenizer: with the settings, all that decides the weights."""
-        splits = read_json(self.corpus)["splits"]
-        return {name: splits[name]["hash"] for name in ("train", "dev")} | {
-            "tokenizer": sha256(self.tokenizer / "tokenizer.model")
+        return {
+            "train": read_json(self.train_summary, "hash")["hash"],
+            "dev": read_json(self.dev_summary, "hash")["hash"],
+            "tokenizer": sha256(self.tokenizer / "tokenizer.model"),
         }
 
 
@@ -140,9 +149,8 @@ def write_training_shapes(data: EspnetData, subsampling: int, out: str | os.Path
     from geomix.speech.features import frames_of
 
     tokenizer = Tokenizer.load(data.tokenizer)
-    folder = data.folder / "train"
-    texts = read_scp(folder / "text")
-    shapes = {name: read_scp(folder / name) for name in ("speech_shape", "text_shape")}
+    texts = read_scp(data.train / "text")
+    shapes = {name: read_scp(data.train / name) for name in ("speech_shape", "text_shape")}
     encoded = {text: tuple(tokenizer.encode(text)) for text in set(texts.values())}
     samples = {i: int(n) for i, n in shapes["speech_shape"].items()}
     examples = [Example(i, samples[i], frames_of(samples[i]), encoded[text]) for i, text in texts.items()]

@@ -6,8 +6,8 @@ the own track.
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import math
 import os
 import re
 import shutil
@@ -20,17 +20,22 @@ from geomix.config import E_BRANCHFORMER
 from geomix.errors import UserError
 from geomix.espnet_track.data import EspnetData, read_scp, read_shapes, write_training_shapes
 from geomix.espnet_track.environment import run_step
-from geomix.espnet_track.settings import CRITERIA, stats_config, subsampling_of, training_config
+from geomix.espnet_track.settings import criterion_of, stats_config, subsampling_of, training_config
 from geomix.files import atomic_path, folder_lock, read_json, write_json, write_text
 from geomix.speech.manifest import SAMPLE_RATE
+from geomix.tensors import write_tensors
+from geomix.training.averaging import Epochs, Selection, write_averaging
 from geomix.training.progress import LOG, read_log, say
+from geomix.training.store import SETTINGS, Layout, Request, User, opened, plain
 
 CHECKPOINT = "checkpoint.pth"
-_ATTEMPTS = "attempts.json"
+_ATTEMPTS, _SAID = "attempts.json", "espnet.log"
+LAYOUT = Layout((CHECKPOINT,), "{}epoch.pth", (LOG, _ATTEMPTS, _SAID, "*.best.pth", "latest.pth"))
+"""Names of the files in ESPnet's experiment folder, which is the state folder."""
 
 
 def collect_stats(data: EspnetData, mels: int, threads: int = 1) -> None:
-    """ESPnet's collect-stats over all training utterances: `<data.folder>/stats/train/feats_stats.npz`."""
+    """ESPnet's collect-stats over all training utterances, into `data.stats`: <folder>/train/feats_stats.npz."""
     run_step("stats", {"config": stats_config(data, mels)}, threads=threads)
 
 
@@ -39,8 +44,9 @@ def train(
     data: EspnetData,
     *,
     about: Mapping[str, Any],
-    state_root: Path,
+    state_root: Path = Path("state"),
     out: Path,
+    selection: Selection,
     dev_features: Path,
     log_every: int = 50,
     threads: int = 1,
@@ -50,54 +56,62 @@ def train(
 
     Parameters
     ----------
-    settings, about, state_root, out : as `geomix.speech.training_task.train_arm` has them
+    settings, about, state_root, out, selection : as `geomix.speech.training_task.train_arm` has them
     dev_features : our features of the dev set (their data file), for the diagnostics of pair mixers
 
     Returns
     -------
     The run record.
     """
-    from geomix.speech.training_task import state_folder
     from geomix.training import devices
-    from geomix.training.averaging import best_epochs
 
-    arm, seed = about["arm"], settings["seed"]
+    seed, training, out = settings["seed"], settings["training"], Path(out)
     gpu = devices.choose_device(device).type == "cuda"
-    state, out = state_folder(Path(state_root), settings, arm, data), Path(out)
-    name = f"espnet/{arm}/seed{seed}"
-    with folder_lock(state, f"training {name}"):
+    criterion_of(selection)  # before the store makes a folder
+    user = User(about["run"], settings["track"], about["arm"], seed)
+    request = Request(settings, data.hashes, user, LAYOUT, selection, training.get("schedule", "warmup"))
+    with opened(Path(state_root), request) as found:
+        state = found.folder
         shapes, dropped = write_training_shapes(data, subsampling_of(settings["model"]), state / "shapes")
-        batches = _batch_count(shapes, settings["training"]["batch_bins"])
-        if batches < settings["training"]["accumulation"]:
+        batches = _batch_count(shapes, training["batch_bins"])
+        if batches < training["accumulation"]:
             raise UserError(
-                f"training.accumulation {settings['training']['accumulation']}: an epoch has {batches} batches, and ESPnet makes no update: lower it or training.batch_bins"
+                f"training.accumulation {training['accumulation']}: an epoch has {batches} batches, and ESPnet makes no update: lower it or training.batch_bins"
             )
         if dropped:
             say(f"{len(dropped)} utterances are too short for their transcripts and left out: {' '.join(dropped)}")
-        config = training_config(settings, data, state, shapes, gpu=gpu, batches=batches, log_every=log_every)
-        attempts = _begin_attempt(state)
-        watch = _Watch(name, state / LOG, settings["training"], batches)
+        config = training_config(
+            settings, data, state, shapes, selection, gpu=gpu, batches=batches, log_every=log_every
+        )
         model = None
         if settings["model"].get("architecture") != E_BRANCHFORMER:
-            model = {"model": _own_model(settings, data), "features": str(Path(dev_features).with_suffix(""))}
-        request = {"config": config, "diagnostics": model}
-        summary = run_step("train", request, threads=threads, log=state / "espnet.log", on_line=watch)
-        peak = max(summary["peak_memory"], attempts.get("peak_memory", 0))
-        write_json(state / _ATTEMPTS, attempts | {"peak_memory": peak})
-    summary["epochs"] = {int(epoch): values for epoch, values in summary["epochs"].items()}
+            model = {"model": _own_model(settings, data.tokenizer), "features": str(Path(dev_features).with_suffix(""))}
+        step = {"config": config, "diagnostics": model}
+        if found.restored:  # ESPnet would average again, over files that another selection may not have kept
+            attempts = read_json(state / _ATTEMPTS, "attempts")
+            summary = run_step("summary", step, threads=threads, log=state / _SAID)
+        else:
+            attempts = _begin_attempt(state)
+            watch = _Watch(user.name, state / LOG, training, batches)
+            summary = run_step("train", step, threads=threads, log=state / _SAID, on_line=watch)
+            attempts["peak_memory"] = max(summary["peak_memory"], attempts.get("peak_memory", 0))
+            write_json(state / _ATTEMPTS, attempts)
+        summary["epochs"] = {int(epoch): values for epoch, values in summary["epochs"].items()}
+        if len(summary["epochs"]) >= training["epochs"]:
+            found.finish(summary["epochs"])
+        log = "".join(json.dumps(line) + "\n" for line in _log(state, summary, settings))
 
-    best_by = settings["training"]["best_by"]
-    scores = {epoch: values[best_by] for epoch, values in summary["epochs"].items()}
-    known = {epoch: math.nan if score is None else score for epoch, score in scores.items()}
-    best = best_epochs(known, config["keep_nbest_models"])
-    kept = [{"epoch": epoch, "score": scores[epoch]} for epoch in best]
+    metrics = plain(summary["epochs"])
     write_json(out / "diagnostics.json", summary["diagnostics"] or {"utterances": [], "start": [], "end": []})
-    write_text(out / "log.jsonl", "".join(json.dumps(line) + "\n" for line in _log(state, summary, settings)))
-    write_json(out / "epochs.json", {"state": os.path.relpath(state), "metric": best_by, "kept": kept})
+    write_text(out / "log.jsonl", log)
+    write_json(out / "epochs.json", {"state": os.path.relpath(state), "epochs": metrics})
     record = _record(settings, data, summary, about, state, shapes, dropped, threads) | {
         "attempts": attempts["attempts"],
-        "peak_memory_bytes": peak,
-        "best_epochs": kept,
+        "peak_memory_bytes": attempts["peak_memory"],
+        "best_epochs": [
+            {"epoch": epoch, "score": metrics[str(epoch)][selection.best_by]}
+            for epoch in selection.best(summary["epochs"])
+        ],
     }
     write_json(out / "record.json", record)
     return record
@@ -176,12 +190,12 @@ def _batch_count(shapes: Sequence[Path], batch_bins: int) -> int:
     return len(numel_batches(*read_shapes(shapes), batch_bins))
 
 
-def _own_model(settings: Mapping[str, Any], data: EspnetData) -> dict[str, Any]:
-    """The same network as our configuration names it."""
+def _own_model(settings: Mapping[str, Any], tokenizer: Path) -> dict[str, Any]:
+    """The same network as our configuration names it; `tokenizer` is a folder."""
     from geomix.models.architectures import model_config
     from geomix.speech.tokenizer import Tokenizer
 
-    vocab = Tokenizer.load(data.tokenizer).size
+    vocab = Tokenizer.load(tokenizer).size
     return model_config({**settings["model"], "vocab": vocab, "seed": settings["seed"]}).to_dict()
 
 
@@ -221,8 +235,7 @@ def _record(
     from geomix.training import devices
     from geomix.training.record import code_version
 
-    model, corpus = settings["model"], read_json(data.corpus)
-    train = corpus["splits"]["train"]
+    model, train = settings["model"], read_json(data.train_summary)
     audio = sum(int(n) for n in read_scp(shapes[0]).values()) / SAMPLE_RATE
     seconds = sum(values["train_seconds"] for values in summary["epochs"].values())
     rate = audio * len(summary["epochs"]) / max(seconds, 1e-9)
@@ -246,8 +259,8 @@ def _record(
         "settings_hash": state.name,
         "data": {key: train[key] for key in ("utterances", "seconds", "speed_histogram")} | {"hashes": data.hashes},
         "dropped": {
-            "too_short": sorted([*dropped, *corpus["dropped"]["train"]["too_short"]]),
-            "too_long": len(corpus["dropped"]["train"]["too_long"]),
+            "too_short": sorted([*dropped, *train["dropped"]["too_short"]]),
+            "too_long": len(train["dropped"]["too_long"]),
         },
         "audio_seconds_per_second": round(rate, 2),
         **code_version(),
@@ -266,29 +279,27 @@ def _record(
     }
 
 
-def average(epochs: Path, data: EspnetData, out: Path) -> dict[str, Any]:
+def average(epochs: Path, tokenizer: Path, out: Path, selection: Selection, *, threads: int = 1) -> dict[str, Any]:
     """ESPnet's own average of the best epochs as a model folder, and as ESPnet itself loads it.
 
     `out` gets espnet.pth and espnet.yaml; model.safetensors and model.yaml, the same weights under our names, which the shared
     decoder reads (under ESPnet's names for a model that ours has no counterpart of); the tokenizer; and averaging.json.
+
+    epochs : epochs.json of `train`; tokenizer : its folder. A selection other than the training's is averaged here, by ESPnet,
+    in the state folder; a `UserError` names wanted epochs whose weights are no longer kept.
     """
     import torch
     import yaml
-    from safetensors.torch import save_file
 
     from geomix.espnet_track.weights import from_espnet
     from geomix.models.architectures import model_config
     from geomix.models.conformer import save_model
     from geomix.speech.tokenizer import copy_tokenizer
-    from geomix.training.averaging import write_averaging
 
-    out, choice = Path(out), read_json(epochs)
-    state = Path(choice["state"])
-    record = read_json(out / "record.json")
-    settings, (phase, metric, _) = record["settings"], CRITERIA[choice["metric"]]
-    averaged = state / f"{phase}.{metric}.ave.pth"
-    if not averaged.exists():
-        raise UserError(f"{averaged}: no averaged model of a training here: run the training first")
+    out, choice = Path(out), Epochs.read(epochs)
+    state = choice.state
+    settings = read_json(state / SETTINGS, "settings")["settings"]
+    averaged, best = _averaged(choice, selection, threads)
     weights = torch.load(averaged, map_location="cpu", weights_only=True)
     if bad := [
         name for name, value in weights.items() if value.is_floating_point() and not torch.isfinite(value).all()
@@ -301,18 +312,30 @@ def average(epochs: Path, data: EspnetData, out: Path) -> dict[str, Any]:
     options = (state / "config.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
     # `config` is where the options lay when the training began
     write_text(out / "espnet.yaml", "".join(line for line in options if not line.startswith("config: ")))
-    copy_tokenizer(data.tokenizer, out)
+    copy_tokenizer(tokenizer, out)
     if settings["model"].get("architecture") == E_BRANCHFORMER:
-        with atomic_path(out / "model.safetensors") as temporary:
-            save_file({name: value.contiguous() for name, value in weights.items()}, temporary)
+        write_tensors(out / "model.safetensors", weights)
         about = {"model": {"architecture": E_BRANCHFORMER}, "tokenizer": "tokenizer.model"}
         write_text(out / "model.yaml", yaml.safe_dump(about, sort_keys=False))
     else:
-        model = model_config(_own_model(settings, data)).build()
+        model = model_config(_own_model(settings, tokenizer)).build()
         attention = settings["model"]["mixer"]["mixer"] == "attention"
         model.load_state_dict(from_espnet(weights, model.state_dict(), attention=attention))
         save_model(model, out)
-    return write_averaging(choice, settings["training"]["keep_best"], out)
+    return write_averaging(choice, best, selection, out)
+
+
+def _averaged(choice: Epochs, selection: Selection, threads: int) -> tuple[Path, list[int]]:
+    """ESPnet's file of the mean of the best epochs, made where the training made another, and these epochs, best first."""
+    phase, key, mode = criterion_of(selection)
+    best = selection.best(choice.metrics)
+    averaged = choice.state / f"{phase}.{key}.ave_{len(best)}best.pth"
+    if not averaged.exists():
+        choice.chosen(selection, LAYOUT.weights)
+        with folder_lock(choice.state, "training"):
+            request = {"folder": str(choice.state), "criterion": [phase, key, mode], "keep": len(best)}
+            run_step("average", request, threads=threads, log=choice.state / _SAID)
+    return averaged, best
 
 
 def decode(
@@ -360,7 +383,7 @@ def agree(
 
     request = {
         "settings": dict(settings),
-        "data": {"corpus": str(data.corpus), "folder": str(data.folder), "tokenizer": str(data.tokenizer)},
+        "data": {field.name: str(getattr(data, field.name)) for field in dataclasses.fields(data)},
         "train_features": [str(Path(path).with_suffix("")) for path in train_features],
         "dev_features": str(Path(dev_features).with_suffix("")),
         "normalisation": str(normalisation),

@@ -17,7 +17,9 @@ import espnet2.bin.asr_inference
 import numpy as np
 import torch
 import yaml
+from espnet2.main_funcs.average_nbest_models import average_nbest_models
 from espnet2.tasks.asr import ASRTask
+from espnet2.train.reporter import Reporter
 
 from geomix.errors import exit_with_sentence
 from geomix.espnet_track import encoder, schedule
@@ -43,6 +45,8 @@ def _steps() -> dict[str, Any]:
     return {
         "stats": train_step,
         "train": training_step,
+        "summary": _summary,
+        "average": average_step,
         "decode": decode_step,
         "agreement": agreement.check,
         "speed": speed.measure,
@@ -60,8 +64,44 @@ def train_step(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def training_step(config: Mapping[str, Any], diagnostics: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Train, or go on where `config["output_dir"]` stands; the answer is what the record needs (see `_summary`)."""
-    train_step(config)
+    _write_last_epoch(Path(config["output_dir"]))
+    try:
+        train_step(config)
+    except FileNotFoundError as error:
+        # ESPnet's average at the end of a training wants an epoch that an earlier selection did not keep: the epochs are all
+        # trained, and our average step says what is missing
+        if not (_ended(config) and str(error.filename or error).rstrip("'").endswith("epoch.pth")):
+            raise
     return _summary(config, diagnostics)
+
+
+def _write_last_epoch(folder: Path) -> None:
+    """Write the weights of the checkpoint's epoch where a kill between ESPnet's saves of the two left them unwritten."""
+    if not (folder / "checkpoint.pth").exists():
+        return
+    weights = folder / f"{_reporter(folder / 'checkpoint.pth').get_epoch()}epoch.pth"
+    if not weights.exists():
+        with _whole_checkpoints():
+            torch.save(torch.load(folder / "checkpoint.pth", map_location="cpu", weights_only=True)["model"], weights)
+
+
+def _ended(config: Mapping[str, Any]) -> bool:
+    """Whether the training's last checkpoint is that of its last epoch."""
+    path = Path(config["output_dir"]) / "checkpoint.pth"
+    return path.exists() and _reporter(path).get_epoch() >= config["max_epoch"]
+
+
+def _reporter(checkpoint: Path) -> Reporter:
+    reporter = Reporter()
+    reporter.load_state_dict(torch.load(checkpoint, map_location="cpu", weights_only=True)["reporter"])
+    return reporter
+
+
+def average_step(folder: str, criterion: list[str], keep: int) -> dict[str, Any]:
+    """ESPnet's average of the `keep` best epochs of a finished training by `criterion` (phase, key, min), in its experiment folder."""
+    with _whole_checkpoints():
+        average_nbest_models(Path(folder), _reporter(Path(folder) / "checkpoint.pth"), [criterion], keep)
+    return {}
 
 
 class _whole_checkpoints:
@@ -83,7 +123,7 @@ class _whole_checkpoints:
         torch.save = self._save
 
 
-def _summary(config: Mapping[str, Any], diagnostics: Mapping[str, Any] | None) -> dict[str, Any]:
+def _summary(config: Mapping[str, Any], diagnostics: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What a finished training did, from its last checkpoint.
 
     epochs: {epoch: {train_loss, dev_loss, dev_cer (%), seconds, train_seconds, batches, waited}}; updates made;

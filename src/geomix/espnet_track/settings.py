@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from geomix.config import E_BRANCHFORMER, training_settings
 from geomix.errors import UserError
+from geomix.training.averaging import Selection
 
 if TYPE_CHECKING:
     from geomix.espnet_track.data import EspnetData
@@ -64,7 +65,10 @@ def check_study(config: Mapping[str, Any]) -> None:
         settings = training_settings(config, arm, 0, "espnet")
         try:
             model_keys(settings)
-            training_keys(settings, gpu=True, updates=1)  # whether there is a GPU is for the training job to see
+            selection = Selection(config["training"]["keep_best"], config["training"]["best_by"])
+            training_keys(
+                settings, selection, gpu=True, updates=1
+            )  # whether there is a GPU is for the training job to see
         except UserError as error:
             raise UserError(f"config: arm {arm!r} on the track espnet: {error}") from None
 
@@ -127,18 +131,24 @@ def model_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def training_keys(settings: Mapping[str, Any], *, gpu: bool, updates: int) -> dict[str, Any]:
+def criterion_of(selection: Selection) -> tuple[str, str, str]:
+    """ESPnet's name of what epochs are chosen by: phase, key, min; `UserError` for what its CTC models do not report."""
+    if selection.best_by not in CRITERIA:
+        raise UserError(
+            f"training.best_by {selection.best_by!r}: ESPnet's CTC models report {' and '.join(CRITERIA)}: choose one"
+        )
+    return CRITERIA[selection.best_by]
+
+
+def training_keys(settings: Mapping[str, Any], selection: Selection, *, gpu: bool, updates: int) -> dict[str, Any]:
     """The part that says how it is trained; `UserError` names a setting that ESPnet does not have.
 
-    updates : optimiser steps of an epoch.
+    selection : the epochs that ESPnet keeps and averages; updates : optimiser steps of an epoch.
     """
     training = settings["training"]
     if training.get("max_updates") is not None:
         raise UserError("training.max_updates: ESPnet counts epochs alone: set it to null for the track espnet")
-    if training["best_by"] not in CRITERIA:
-        raise UserError(
-            f"training.best_by {training['best_by']!r}: ESPnet's CTC models report {' and '.join(CRITERIA)}: choose one"
-        )
+    criterion = criterion_of(selection)
     if training["precision"] == "bf16" and not gpu:
         raise UserError("training.precision bf16: ESPnet has autocast on a GPU alone: choose auto or fp32")
     return {
@@ -155,8 +165,8 @@ def training_keys(settings: Mapping[str, Any], *, gpu: bool, updates: int) -> di
         # the order before an epoch's shuffle; with ESPnet's default, descending, the tracks would draw different orders
         "sort_batch": "ascending",
         # ESPnet averages nothing but the best when it has fewer epochs than it is asked for
-        "keep_nbest_models": min(training["keep_best"], training["epochs"]),
-        "best_model_criterion": [list(CRITERIA[training["best_by"]])],
+        "keep_nbest_models": min(selection.keep_best, training["epochs"]),
+        "best_model_criterion": [list(criterion)],
         "use_amp": gpu and training["precision"] != "fp32",
         **specaug_keys(settings["augmentation"]),
     }
@@ -196,10 +206,10 @@ def data_keys(data: EspnetData) -> dict[str, Any]:
         "bpemodel": str(data.tokenizer / "tokenizer.model"),
         "token_list": str(data.tokenizer / "tokens.txt"),
     }
-    for mode, split in (("train", "train"), ("valid", "dev")):
+    for mode, folder in (("train", data.train), ("valid", data.dev)):
         keys[f"{mode}_data_path_and_name_and_type"] = [
-            [str(data.folder / split / "wav.scp"), "speech", "sound"],
-            [str(data.folder / split / "text"), "text", "text"],
+            [str(folder / "wav.scp"), "speech", "sound"],
+            [str(folder / "text"), "text", "text"],
         ]
     return keys
 
@@ -212,6 +222,7 @@ def training_config(
     data: EspnetData,
     state: Path,
     train_shapes: Sequence[Path],
+    selection: Selection,
     *,
     gpu: bool,
     batches: int,
@@ -223,13 +234,13 @@ def training_config(
     """
     return {
         **model_keys(settings),
-        **training_keys(settings, gpu=gpu, updates=batches // settings["training"]["accumulation"]),
+        **training_keys(settings, selection, gpu=gpu, updates=batches // settings["training"]["accumulation"]),
         **data_keys(data),
         **QUIET,
         "normalize": "global_mvn",
         "normalize_conf": {"stats_file": str(data.stats)},
         "train_shape_file": [str(path) for path in train_shapes],
-        "valid_shape_file": [str(data.folder / "dev" / name) for name in ("speech_shape", "text_shape")],
+        "valid_shape_file": [str(data.dev / name) for name in ("speech_shape", "text_shape")],
         "output_dir": str(state),
         "ngpu": int(gpu),
         "num_workers": 4 if gpu else 0,
@@ -253,9 +264,9 @@ def stats_config(data: EspnetData, mels: int) -> dict[str, Any]:
         **data_keys(data),
         **QUIET,
         "collect_stats": True,
-        "train_shape_file": [str(data.folder / "train" / "speech_shape")],
-        "valid_shape_file": [str(data.folder / "dev" / "speech_shape")],
-        "output_dir": str(data.folder / "stats"),
+        "train_shape_file": [str(data.train / "speech_shape")],
+        "valid_shape_file": [str(data.dev / "speech_shape")],
+        "output_dir": str(data.stats.parent.parent),
         "ngpu": 0,
         "num_workers": 0,
         "batch_size": 20,
