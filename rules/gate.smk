@@ -15,12 +15,10 @@ def anchor_scores(anchor):
     ]
 
 
-if GATE:
+if GATE and GATE["fallback"]:
 
     localrules:
         measure_anchor,
-        measure_parity,
-        parity_gate,
 
     # a checkpoint, since only a miss makes the fallback train
     checkpoint measure_anchor:
@@ -37,17 +35,26 @@ if GATE:
         script:
             "../workflow_scripts/measure_anchor.py"
 
-    def fallback_scores(wildcards):
-        """Scores of the fallback, when the gate's own arm missed its target."""
-        if not GATE["fallback"]:
-            return []
-        with checkpoints.measure_anchor.get().output[0].open() as file:
-            passed = json.load(file)["passed"]
-        return [] if passed else anchor_scores(GATE["fallback"])
+
+def fallback_scores(wildcards):
+    """Scores of the fallback, when the gate's own arm missed its target; what measured that."""
+    if not GATE["fallback"]:
+        return []
+    anchor = checkpoints.measure_anchor.get().output[0]
+    with open(anchor) as file:
+        passed = json.load(file)["passed"]
+    return [anchor] if passed else [anchor, *anchor_scores(GATE["fallback"])]
+
+
+if GATE:
+
+    localrules:
+        measure_parity,
+        parity_gate,
 
     rule measure_parity:
         input:
-            f"{RUN}/anchor.json",
+            anchor_scores(GATE),
             fallback_scores,
         output:
             f"{RUN}/parity.json",

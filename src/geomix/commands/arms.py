@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from geomix.settings import load
 from geomix.errors import UserError
+from geomix.settings import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -32,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure, print the tables, and write DIR/espnet.csv and DIR/espnet.md."""
-    from geomix.settings import load, training_settings
     from geomix.espnet_track.environment import run_step
     from geomix.files import write_text
+    from geomix.settings import load, training_settings
 
     config = load(*arguments.configfile)
     if arguments.arm not in config["arms"]:

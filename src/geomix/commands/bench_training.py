@@ -91,9 +91,9 @@ def measure(
 
     import torch
 
-    from geomix.settings import training_settings
     from geomix.models.conformer import ConformerConfig, ConformerCTC
     from geomix.models.flops import parameter_count, train_flops_per_audio_second
+    from geomix.settings import training_settings
     from geomix.speech.augmentation import SpecAugment
     from geomix.speech.batching import FrameSource, numel_batches, padding_share, shuffled
     from geomix.speech.training_task import collate

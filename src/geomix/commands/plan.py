@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the plan of the study in config.yaml and the given overlays."""
-    from geomix.settings import load
     from geomix.errors import UserError
+    from geomix.settings import load
 
     low, high = arguments.utilisation
     if not 0 < low <= high <= 100 or arguments.tflops <= 0:
@@ -71,6 +71,11 @@ def describe(plan: Plan, tflops: float, low: float, high: float) -> str:
     if plan.anchors:
         who = ", ".join(f"{t.track}/{t.arm}/seed{t.seed}" for t in plan.anchors)
         lines.append(f"  beside them the gate's {who}: {_range(*hours_of(plan.anchors))} device hours")
+    if plan.fallback:
+        who = ", ".join(f"{t.track}/{t.arm}/seed{t.seed}" for t in plan.fallback)
+        lines.append(
+            f"  only if the gate's arm misses its target: {who}: {_range(*hours_of(plan.fallback))} device hours"
+        )
     lines += ["", f"  {'track':<8} {'arm':<22} {'parameters':>11} {'hours a run':>12}  basis"]
     for t in waves[0]:
         gated = ", waits for the gate" if t.gated else ""

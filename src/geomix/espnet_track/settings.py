@@ -58,17 +58,16 @@ def subsampling_of(model: Mapping[str, Any]) -> int:
 
 def check_study(config: Mapping[str, Any]) -> None:
     """Refuse a study whose arms ESPnet cannot train, before anything runs; `UserError` names the arm and the setting."""
-    gate = config["gate"]
+    gate = config["gate"] or {}
     arms = list(config["study"]["arms"]) if "espnet" in config["study"]["tracks"] else []
-    arms += [anchor["arm"] for anchor in (gate, gate["fallback"]) if anchor and anchor["track"] == "espnet"]
+    arms += [anchor["arm"] for anchor in (gate, gate.get("fallback")) if anchor and anchor["track"] == "espnet"]
     for arm in dict.fromkeys(arms):
         settings = training_settings(config, arm, 0, "espnet")
         try:
             model_keys(settings)
             selection = Selection(config["training"]["keep_best"], config["training"]["best_by"])
-            training_keys(
-                settings, selection, gpu=True, updates=1
-            )  # whether there is a GPU is for the training job to see
+            # whether there is a GPU is for the training job to see
+            training_keys(settings, selection, gpu=True, updates=1)
         except UserError as error:
             raise UserError(f"config: arm {arm!r} on the track espnet: {error}") from None
 

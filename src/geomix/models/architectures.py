@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from geomix.settings import E_BRANCHFORMER
 from geomix.errors import UserError
+from geomix.settings import E_BRANCHFORMER
 
 
 def model_config(values: Mapping[str, Any]) -> Any:

@@ -17,11 +17,11 @@ import numpy as np
 
 from geomix.errors import UserError
 from geomix.files import read_json, write_json, write_text
-from geomix.settings import language_trainings_of
 from geomix.report.figures import COLOURS, NOTHING, STYLE, empty_figure, look_of, plain_ticks, save_figure
 from geomix.report.names import figure_names
 from geomix.report.targets import NO_GATE, named_sources, seeds_named, short_aim
 from geomix.report.text import markdown_table
+from geomix.settings import language_trainings_of
 from geomix.statistics import range_verdict, t_interval_log_perplexity
 from geomix.training.progress import read_log
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geomix.settings import E_BRANCHFORMER, evaluation_sets, seeds_of, trainings_of
 from geomix.errors import UserError
 from geomix.files import read_json
+from geomix.settings import BASELINE, E_BRANCHFORMER, evaluation_sets, seeds_of, stages, trainings_of
+from geomix.training.store import stored
 
 A100_FLOPS = 312e12  # dense bf16, NVIDIA's data sheet
 # what toolkits reach when they train a Conformer on an A100: 2,641 to 5,282 audio-seconds per second
@@ -62,7 +63,8 @@ class Plan:
 
     trainings : in the order in which they are wanted: the first seed of all tracks and arms, then the next seeds.
     anchors : trainings that the gate wants beside those.
-    jobs : rule -> number of jobs of a complete run from nothing.
+    fallback : those of the gate's fallback, which are trained only if the gate's own arm misses its target.
+    jobs : rule -> number of jobs of a complete run from nothing that passes the gate.
     chain : the longest chain of jobs that wait for each other, and the device hours of its trainings.
     storage : what the study writes, by kind. `there` bytes of it exist already; `free` is what the disk still has.
     """
@@ -70,6 +72,7 @@ class Plan:
     run: str
     trainings: list[Training]
     anchors: list[Training]
+    fallback: list[Training]
     jobs: dict[str, int]
     chain: list[str]
     chain_hours: tuple[float, float]
@@ -116,8 +119,10 @@ def make_plan(
     vocabulary = _vocabulary(config, root)
     study, arms = config["study"], config["arms"]
     flops, parameters = {}, {}
-    anchors = [config["gate"], *filter(None, [config["gate"]["fallback"]])]
-    for arm in dict.fromkeys([*(anchor["arm"] for anchor in anchors), *study["arms"]]):
+    gate = config["gate"] or {}
+    anchors = [anchor for anchor in (config["gate"], gate.get("fallback")) if anchor]
+    baseline = gate.get("arm") or BASELINE
+    for arm in dict.fromkeys([baseline, *(anchor["arm"] for anchor in anchors), *study["arms"]]):
         if arms[arm].get("architecture") == E_BRANCHFORMER:  # about as large as the baseline, and taken to be as fast
             flops[arm], parameters[arm] = 0.0, e_branchformer_parameters(vocabulary)
             continue
@@ -131,30 +136,32 @@ def make_plan(
             hours = (amount / measured[0] / 3600,) * 2
             basis = f"measured on {measured[1]}"
         else:
-            work = amount * max(flops[arm], flops[config["gate"]["arm"]])
+            work = amount * max(flops[arm], flops[baseline])
             hours = tuple(work / (share * device_flops) / 3600 for share in (max(utilisation), min(utilisation)))
             basis = "formula"
         done = (folder / f"seed{seed}" / "record.json").is_file()
         return Training(track, arm, seed, bool(arms[arm].get("gated")), hours, basis, parameters[arm], done)
 
     trainings = [training(*each) for each in trainings_of(study)]
-    gate = [training(anchor["track"], anchor["arm"], seed) for anchor in anchors for seed in anchor["seeds"]]
     known = {(t.track, t.arm, t.seed) for t in trainings}
-    others = [t for t in gate if (t.track, t.arm, t.seed) not in known]
-    chain, chain_hours = _chain(trainings, gate)
+    wanted = [[training(anchor["track"], anchor["arm"], seed) for seed in anchor["seeds"]] for anchor in anchors]
+    own, fallback = (wanted + [[], []])[:2]
+    others = [t for t in own if (t.track, t.arm, t.seed) not in known]
+    chain, chain_hours = _chain(trainings, own)
     folders = [
         root / "data" / config["corpus"]["name"],
-        root / "state" / config["run"],
         root / "results" / config["run"],
+        *(state.folder for state in stored(root / "state") if any(user.run == config["run"] for user in state.users)),
     ]
     return Plan(
         run=config["run"],
         trainings=trainings,
         anchors=others,
-        jobs=_jobs(config, [*trainings, *others]),
+        fallback=[t for t in fallback if (t.track, t.arm, t.seed) not in known],
+        jobs=_jobs(config, trainings, others),
         chain=chain,
         chain_hours=chain_hours,
-        storage=list(_storage(config, seconds, [*trainings, *others])),
+        storage=list(_storage(config, seconds, [*trainings, *others, *fallback])),
         there=float(sum(map(_size, folders))),
         free=float(shutil.disk_usage(root).free),
     )
@@ -163,10 +170,9 @@ def make_plan(
 def audio_seconds(config: Mapping[str, Any], root: Path = Path(".")) -> dict[str, float]:
     """Audio of `train` (all speed copies), `dev` and each evaluation set, in seconds: counted where prepared, else published."""
     corpus = config["corpus"]
-    summary = root / "data" / corpus["name"] / "corpus.json"
-    if summary.is_file():
-        splits = read_json(summary)["splits"]
-        return {name: splits[name]["seconds"] for name in _splits(config)}
+    summaries = {name: _folder(config, root, name) / "split.json" for name in stages.splits_of(config)}
+    if all(path.is_file() for path in summaries.values()):
+        return {name: read_json(path, "seconds")["seconds"] for name, path in summaries.items()}
     parts = {"train": corpus["train"], "dev": corpus["dev"], **{name: [name] for name in evaluation_sets(config)}}
     if corpus["kind"] == "librispeech" and all(
         subset in _LIBRISPEECH_HOURS for part in parts.values() for subset in part
@@ -174,20 +180,19 @@ def audio_seconds(config: Mapping[str, Any], root: Path = Path(".")) -> dict[str
         seconds = {name: 3600 * sum(_LIBRISPEECH_HOURS[subset] for subset in part) for name, part in parts.items()}
         return {**seconds, "train": seconds["train"] * sum(1 / factor for factor in corpus["speed_factors"])}
     raise UserError(
-        f"{summary}: not there yet, so the corpus's length is not known: run `snakemake prepare` with this configuration first"
+        f"{summaries['train']}: not there yet, so the corpus's length is not known: run `snakemake prepare` with this configuration first"
     )
 
 
-def _splits(config: Mapping[str, Any]) -> list[str]:
-    """Manifests of a corpus: the training copies, the union that selects epochs, and each evaluation set."""
-    return ["train", "dev", *evaluation_sets(config)]
+def _folder(config: Mapping[str, Any], root: Path, split: str) -> Path:
+    return root / "data" / config["corpus"]["name"] / f"{split}-{stages.split_key(config, split)}"
 
 
 def _vocabulary(config: Mapping[str, Any], root: Path) -> int:
     tokenizer = config["tokenizer"]
     if tokenizer["size"]:
         return tokenizer["size"]
-    tokens = root / "data" / config["corpus"]["name"] / "tokenizer" / f"{tokenizer['kind']}-all" / "tokens.txt"
+    tokens = _folder(config, root, "train") / "tokenizer" / f"{tokenizer['kind']}-all" / "tokens.txt"
     if not tokens.is_file():
         raise UserError(
             f"{tokens}: not there yet, so the number of output units is not known: run `snakemake prepare` first"
@@ -199,7 +204,8 @@ def _measured(folder: Path, arm: Mapping[str, Any]) -> tuple[float, str] | None:
     """Mean audio-seconds per second of an arm's records and the device they ran on, if there are any of this mixer."""
     mixer = {key: value for key, value in arm.items() if key not in ("ff_dim", "gated", "unmatched")}
     records = [read_json(path) for path in sorted(folder.glob("seed*/record.json"))]
-    records = [record for record in records if record["mixer"] == mixer]
+    # a record of before the defaults were filled in names fewer arguments
+    records = [record for record in records if {**mixer, **record["mixer"]} == mixer]
     if not records:
         return None
     rates = [record["audio_seconds_per_second"] for record in records]
@@ -221,52 +227,55 @@ def _chain(trainings: list[Training], gate: list[Training]) -> tuple[list[str], 
     if gated := [t for t in trainings if t.gated]:
         links = [longest(gate), longest(gated)]
         steps = [*judged(links[0]), "measure_parity", "parity_gate", *judged(links[1])]
-    return ["prepare_corpus", "features", "normalisation", *steps, "compare", "report"], hours_of(links)
+    return ["prepare_split", "features", "normalisation", *steps, "compare", "report"], hours_of(links)
 
 
-def _jobs(config: Mapping[str, Any], trainings: list[Training]) -> dict[str, int]:
+def _jobs(config: Mapping[str, Any], trainings: list[Training], anchors: list[Training]) -> dict[str, int]:
     """Jobs of each rule in a run from nothing; a test holds this against `snakemake -n`."""
-    corpus = config["corpus"]
-    downloads = len({name for key in ("train", "dev", "test") for name in corpus[key]}) if corpus.get("download") else 0
-    espnet = [t for t in trainings if t.track == "espnet"]
-    own = len(trainings) - len(espnet)
-    converted = [t for t in espnet if config["arms"][t.arm].get("architecture") != E_BRANCHFORMER]
+    corpus, gate = config["corpus"], config["gate"] or {}
+    splits, sets = stages.splits_of(config), len(evaluation_sets(config))
+    downloads = len({name for key in ("train", "dev", "test") for name in corpus[key]}) if corpus["download"] else 0
+    everything = [*trainings, *anchors]
+    espnet = sum(t.track == "espnet" for t in everything)
+    # an anchor is judged on the sets of its targets alone
+    scores = sets * len(trainings) + len(gate.get("targets", ())) * len(anchors)
     jobs = {
         "download_subset": downloads,
-        "prepare_corpus": 1,
-        "features": len(corpus["speed_factors"]) + len(_splits(config)) - 1,
+        "generate_corpus": int(corpus["kind"] in stages.GENERATED),
+        "prepare_split": len(splits),
+        "check_corpus": 1,
+        "features": len(corpus["speed_factors"]) + len(splits) - 1,
         "normalisation": 1,
         "tokenizer": 1,
         "describe_study": 1,
-        "settings": len(trainings),
-        "train": own,
-        "average": own,
-        "decode": own + len(converted),
-        "score": len(trainings),
-        **dict.fromkeys(("measure_parity", "parity_gate", "compare", "report"), 1),
-        **_espnet_jobs(config, espnet, converted),
+        "train": len(everything) - espnet,
+        "average": len(everything) - espnet,
+        "decode": scores,
+        "score": scores,
+        "measure_anchor": int(bool(gate.get("fallback"))),
+        **dict.fromkeys(("measure_parity", "parity_gate"), int(bool(gate))),
+        **dict.fromkeys(("compare", "report"), 1),
+        **_espnet_jobs(config, espnet),
     }
     return {rule: count for rule, count in jobs.items() if count}
 
 
-def _espnet_jobs(config: Mapping[str, Any], trainings: list[Training], converted: list[Training]) -> dict[str, int]:
+def _espnet_jobs(config: Mapping[str, Any], trainings: int) -> dict[str, int]:
     """Jobs of the track espnet: its data and statistics, training, averaging, and ESPnet's own decoding with its scores."""
     if not trainings:
         return {}
-    study = config["study"]
+    study, sets = config["study"], evaluation_sets(config)
     in_study = "espnet" in study["tracks"]
-    anchors = len(trainings) - len(converted)
-    # the prefix search is scored for the study's arms; an anchor is decoded by ESPnet because nothing else can
-    second = len(study["arms"]) * len(seeds_of(study, "espnet")) if in_study else 0
+    # the prefix search is scored for the study's arms
+    second = len(sets) * len(study["arms"]) * len(seeds_of(study, "espnet")) if in_study else 0
     return {
         "espnet_audio": sum(factor != 1.0 for factor in config["corpus"]["speed_factors"]),
-        "espnet_data": 1,
+        "espnet_data": len(stages.splits_of(config)) if in_study else 2,
         "espnet_stats": 1,
-        "train_espnet": len(trainings),
-        "average_espnet": len(trainings),
-        "decode_espnet": second + anchors,
+        "train_espnet": trainings,
+        "average_espnet": trainings,
+        "decode_espnet": second,
         "score_prefix_search": second,
-        "decode_anchor": anchors * len(evaluation_sets(config)),
         "agreement": int(in_study),
     }
 
@@ -274,7 +283,7 @@ def _espnet_jobs(config: Mapping[str, Any], trainings: list[Training], converted
 def _storage(config: Mapping[str, Any], seconds: Mapping[str, float], trainings: list[Training]) -> Iterator[Stored]:
     corpus, features = config["corpus"], config["features"]
     copies = sum(1 / factor for factor in corpus["speed_factors"])
-    if corpus.get("download"):
+    if corpus["download"]:
         subsets = {name for key in ("train", "dev", "test") for name in corpus[key]}
         recorded = 3600 * sum(_LIBRISPEECH_HOURS[name] for name in subsets)
         yield Stored("recordings (archives, and unpacked)", 2 * _FLAC_BYTES * recorded, "corpus.train, dev, test")
