@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import os
+import sys
 
 from geomix.errors import exit_with_sentence
 
@@ -13,6 +16,7 @@ COMMANDS = {
     "score": "WER and CER of a Kaldi text file of hypotheses against a reference",
     "compare": "difference in WER between two hypothesis files, with its interval over speakers",
     "tables": "rebuild the tables and figures of a results folder from its scores and records",
+    "publish": "check a finished run and copy it, less its weights, to results/published",
     "claims": "what has been claimed and how it is known: measured, derived or not run",
     "transcribe": "decode audio files with a trained model",
     "status": "which runs of a study are done, running (with the time left) or failed",
@@ -23,10 +27,34 @@ COMMANDS = {
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Entry point of the `geomix` command."""
+    """Entry point of the `geomix` command: what goes wrong while reading or writing ends in one sentence, too."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that cannot show a letter gets its escape
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        try:
+            _run(argv)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough: `geomix ... | head`
+        _write_no_more()
+        raise SystemExit(141) from None
+    except KeyboardInterrupt:
+        print("geomix: interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
+    except OSError as error:
+        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        _write_no_more()
+        what = "the output" if error.filename is None else error.filename
+        print(f"geomix: {what}: cannot be read or written ({error.strerror}): name another place", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _run(argv: list[str] | None) -> None:
     parser = argparse.ArgumentParser(prog="geomix", description=__doc__)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    argv_command = next((a for a in (argv if argv is not None else _argv()) if not a.startswith("-")), None)
+    argv_command = next((a for a in (argv if argv is not None else sys.argv[1:]) if not a.startswith("-")), None)
     for name, summary in COMMANDS.items():
         sub = subparsers.add_parser(name, help=summary, description=summary)
         if name == argv_command:  # only the command that runs is imported: `geomix score` never loads torch
@@ -38,10 +66,12 @@ def main(argv: list[str] | None = None) -> None:
         arguments.run(arguments)
 
 
-def _argv() -> list[str]:
-    import sys
-
-    return sys.argv[1:]
+def _write_no_more() -> None:
+    """Send what is still buffered for standard output nowhere, so that the interpreter does not fail again when it ends."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # no file behind it: a test's
+        return
 
 
 if __name__ == "__main__":

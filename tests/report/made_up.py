@@ -46,21 +46,33 @@ def make_study(
     return study
 
 
+SALTS = {"dev": 1, "test": 2}
+
+
+def references(name, speakers=24, utterances=6):
+    """(id, speaker, words, difficulty) of each utterance of a set."""
+    common, said = random.Random(SALTS[name]), []
+    for s in range(speakers):
+        difficulty = common.uniform(0.5, 1.5)
+        for u in range(utterances):
+            words = [common.choice(WORDS) for _ in range(common.randint(4, 14))]
+            said.append((f"s{s:02}-{u}", f"s{s:02}", words, difficulty))
+    return said
+
+
 def make_training(folder, track, arm, seed, *, rate, speakers=24, utterances=6, unmatched=False, epochs=12, blocks=6):
     """Write the record, log, diagnostics and scores of one training with about `rate` errors a word."""
     place = folder / track / arm / f"seed{seed}"
     rng = random.Random(f"{track} {arm} {seed}")
     rate *= 1 + 0.03 * rng.uniform(-1, 1)
-    for name, salt in (("dev", 1), ("test", 2)):
-        texts, who, hypotheses = {}, {}, {}
-        common = random.Random(salt)
-        for s in range(speakers):
-            difficulty = common.uniform(0.5, 1.5)
-            for u in range(utterances):
-                id = f"s{s:02}-{u}"
-                words = [common.choice(WORDS) for _ in range(common.randint(4, 14))]
-                texts[id], who[id] = " ".join(words), f"s{s:02}"
-                hypotheses[id] = " ".join(rng.choice(WORDS) if rng.random() < rate * difficulty else w for w in words)
+    for name in SALTS:
+        said = references(name, speakers, utterances)
+        texts, who = {id: " ".join(words) for id, _, words, _ in said}, {id: speaker for id, speaker, _, _ in said}
+        hypotheses = {
+            id: " ".join(rng.choice(WORDS) if rng.random() < rate * difficulty else w for w in words)
+            for id, _, words, difficulty in said
+        }
+        write_text(place / "hyp" / name / "text", "".join(f"{id} {text}\n" for id, text in hypotheses.items()))
         write_score(
             score_texts(texts, hypotheses, who, set=name),
             place / "score" / f"{name}.json",

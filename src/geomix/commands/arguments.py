@@ -6,6 +6,10 @@ import argparse
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from geomix.errors import UserError
+from geomix.files import write_json
 
 
 def add_reference(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +20,16 @@ def add_reference(parser: argparse.ArgumentParser) -> None:
         metavar="REF",
         help="Kaldi text file, `utterance-id WORD WORD` a line, or a manifest (.tsv), as in data/<corpus>/manifest",
     )
+
+
+def write_result(path: Path, value: Any) -> None:
+    """Write `value` to the file of `--json`; whatever keeps it from being written is a `UserError` that names it."""
+    if path.exists() and not path.is_file() and not path.is_dir():  # a rename would put a file in a device's place
+        raise UserError(f"--json {path}: a device or pipe, not a file: name another place")
+    try:
+        write_json(path, value)
+    except OSError as error:
+        raise UserError(f"--json {path}: cannot be written ({error.strerror}): name another place") from None
 
 
 def whole(least: int = 1) -> Callable[[str], int]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from geomix.commands.arguments import add_reference, whole
+from geomix.commands.arguments import add_reference, whole, write_result
 from geomix.errors import UserError
-from geomix.files import write_json
 from geomix.report.comparisons import compare_systems
 from geomix.report.study import by_speaker
 from geomix.report.text import interval_text
@@ -51,7 +50,7 @@ def run(arguments: argparse.Namespace) -> None:
     options = {"resamples": arguments.resamples, "seed": arguments.seed}
     entry = compare_systems({0: a}, {0: b}, ("A", "B"), **options)
     if arguments.json:
-        write_json(arguments.json, {"a": str(arguments.a), "b": str(arguments.b), **entry})
+        write_result(arguments.json, {"a": str(arguments.a), "b": str(arguments.b), **entry})
     print(describe(a, b, entry, names=(str(arguments.a), str(arguments.b)), **options))
 
 

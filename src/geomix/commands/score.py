@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from geomix.commands.arguments import add_reference
-from geomix.files import write_json
+from geomix.commands.arguments import add_reference, write_result
 from geomix.speech.scoring import NORMALISERS, Score, read_reference, read_text, score_texts
 
 
@@ -32,7 +31,7 @@ def run(arguments: argparse.Namespace) -> None:
         hypothesis_name=str(arguments.hypotheses),
     )
     if arguments.json:
-        write_json(arguments.json, score.to_dict())
+        write_result(arguments.json, score.to_dict())
     print(describe(score))
 
 

@@ -5,19 +5,60 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from geomix.commands.publish import is_published
+from geomix.errors import UserError
+from geomix.files import read_json
 from geomix.report import build_report
+from geomix.report.names import is_speech
+from geomix.report.publish import differing, parts_of, rebuild
 from geomix.report.tables import render_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the command."""
-    parser.add_argument("folder", type=Path, metavar="DIR", help="results folder of a run, results/<run>")
+    parser.add_argument(
+        "folder",
+        type=Path,
+        metavar="DIR",
+        help="results folder of a run, results/<run>; one below results/published is rebuilt and compared, never written to",
+    )
     parser.add_argument("--partial", action="store_true", help="take what is there and mark what is missing")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write tables and figures there")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Build the report and print its main table."""
-    results = build_report(arguments.folder, partial=arguments.partial)
-    out = arguments.folder / "partial" if arguments.partial else arguments.folder
+    """Build the report and print its main table; of a published run, say whether it is the same."""
+    folder, out = arguments.folder, arguments.out
+    if is_published(folder) and out is not None and is_published(out):
+        raise UserError(f"--out {out}: published results are only written by `geomix publish`: name another folder")
+    if is_published(folder) and out is None:
+        if arguments.partial:
+            raise UserError(f"{folder}: a published run is whole: leave --partial out, or say with --out where it goes")
+        _compare(folder)
+        return
+    if (folder / "study.json").is_file() and not is_speech(read_json(folder / "study.json", "study", "arms")):
+        if arguments.partial:
+            raise UserError(f"{folder}: a language study has no partial tables: leave --partial out")
+        print(rebuild(folder, out or folder).text)
+        return
+    results = build_report(folder, out, partial=arguments.partial)
+    out = out or (folder / "partial" if arguments.partial else folder)
     print(render_text(results))
     print(f"\ntables: {out / 'tables.md'}, {out / 'tables.csv'}; figures: {out / 'figures'}")
+
+
+def _compare(folder: Path) -> None:
+    """Print the tables of a published run and whether they are what its scores and records give; not so is a `UserError`."""
+    parts = parts_of(folder)
+    if not parts:
+        raise UserError(f"{folder}: no study.json here: name a published speech or language run")
+    different = []
+    for part in parts:
+        names, text = differing(part)
+        print(text)
+        different += [str(part / name) for name in names]
+    if different:
+        raise UserError(
+            f"{folder}: not what its scores and records give: {', '.join(different)}: --out DIR writes what they give"
+        )
+    print(f"\n{folder}: the same as published")

@@ -60,16 +60,16 @@ def named_sources(parity: Mapping[str, Any]) -> str:
     return f" Target{'s' if len(parts) > 1 else ''} from: {'; '.join(parts)}." if parts else ""
 
 
-def spoken(parity: Mapping[str, Any], corpus: str = "") -> str:
+def spoken(parity: Mapping[str, Any]) -> str:
     """The sentence of a parity.json in today's words: one measured before targets named sources has none, so it is no parity."""
     if "sources" in parity or "source" in parity:
         return parity["sentence"]
     if "target" in parity:
         verdicts = [_verdict(anchor) for anchor in (parity, parity.get("fallback")) if anchor]
         return chained(verdicts, parity)
-    if {"arm", "measured", "low", "high"} <= parity.keys():
-        bounds = parity["measured"], parity["low"], parity["high"]
-        return range_verdict(*bounds, arm=parity["arm"], corpus=corpus).sentence
+    bounds = parity.get("low"), parity.get("high")
+    if bounds != (None, None):
+        return range_verdict(parity["measured"], *bounds, arm=parity["arm"], corpus="").sentence
     return parity["sentence"]
 
 

@@ -14,9 +14,12 @@ from geomix.errors import UserError
 
 
 def letters(text: str) -> str:
-    """Lower case, letters, digits and apostrophes inside words only; every other character separates words."""
+    """Lower case; letters with their combining marks, digits and apostrophes inside words; all else separates words."""
     text = unicodedata.normalize("NFKC", text).lower().replace("’", "'")
-    return " ".join(word.strip("'") for word in re.findall(r"[^\W_]+(?:'[^\W_]+)*", text))
+    # re knows no marks (categories Mn, Mc, Me), without which Devanagari's vowel signs would cut words: they stand as \x00
+    shape = "".join("\0" if unicodedata.category(c).startswith("M") else c.replace("\0", " ") for c in text)
+    word = r"[^\W_](?:[^\W_]|\0)*(?:'[^\W_](?:[^\W_]|\0)*)*"
+    return " ".join(text[found.start() : found.end()] for found in re.finditer(word, shape))
 
 
 def whisper_english() -> Callable[[str], str]:

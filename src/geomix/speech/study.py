@@ -11,14 +11,21 @@ from geomix.files import write_json
 from geomix.models.arms import check_matched
 
 
-def describe_study(config: Mapping[str, Any], tokens: str | os.PathLike, out: str | os.PathLike) -> dict[str, Any]:
+def describe_study(
+    config: Mapping[str, Any],
+    tokens: str | os.PathLike,
+    out: str | os.PathLike,
+    manifests: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """Write study.json: the parts of the configuration that say what is asked, and the exact size of each arm.
 
     Parameters
     ----------
-    config : the parts of the configuration that the report needs, as the configuration has them
+    config : the parts of the configuration that the report needs, as the configuration has them; `gate` None is a study
+        without one
     tokens : tokens.txt; its lines are the model's output units
     out : path of study.json
+    manifests : evaluation set -> its manifest, as paths from the project's root: what `geomix publish` copies
 
     Raises
     ------
@@ -41,5 +48,7 @@ def describe_study(config: Mapping[str, Any], tokens: str | os.PathLike, out: st
             for size in sizes
         },
     }
+    if manifests is not None:
+        description["manifests"] = {name: str(path) for name, path in manifests.items()}
     write_json(out, description)
     return description

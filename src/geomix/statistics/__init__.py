@@ -9,6 +9,5 @@ from geomix.statistics.multiple import holm
 __all__ = [
     "Difference", "GateVerdict", "Interval", "Mapsswe", "PerplexityRatio", "TInterval",
     "bootstrap_rate", "crossed_t_interval", "error_segments", "gate_verdict", "holm", "mapsswe",
-    "paired_bootstrap",
-    "range_verdict", "t_interval_log_perplexity",
+    "paired_bootstrap", "range_verdict", "t_interval_log_perplexity",
 ]  # fmt: skip

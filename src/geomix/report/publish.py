@@ -1,0 +1,264 @@
+"""Putting a finished run among the published ones: what is checked, what is copied, what is left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from geomix.errors import UserError
+from geomix.files import read_json, write_text
+from geomix.language.settings import runs_of
+from geomix.report.build import build_report
+from geomix.report.language import build_report as build_language_report
+from geomix.report.names import figure_files, is_speech
+from geomix.report.study import Study
+from geomix.report.tables import render_text
+from geomix.speech.manifest import read_lines, read_manifest
+from geomix.speech.scoring import read_score
+
+LANGUAGE = "language"
+# what is copied of a training's folder: all but weights and features
+KINDS = (".json", ".jsonl", ".tsv", ".csv", ".md", ".yaml", ".txt", ".svg", ".png")
+NAMES = ("text", "tokenizer.model")
+# what is copied of the run's own folder, where it is there
+PAGES = ("tables.md", "tables.csv")
+SUMMARIES = ("study.json", "comparisons.json", "parity.json", "anchor.json", "agreement.json", *PAGES)
+
+
+@dataclass
+class Publication:
+    """Where a run was published, how many files it has there, and what is to be said of it."""
+
+    out: Path
+    files: int = 0
+    remarks: list[str] = field(default_factory=list)
+
+
+def parts_of(folder: str | os.PathLike) -> list[Path]:
+    """The folders of a run that hold a study: its own (speech, or a language study's) and `language` in it."""
+    folder = Path(folder)
+    return [place for place in (folder, folder / LANGUAGE) if (place / "study.json").is_file()]
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """The files of a report that was made anew, relative to its folder, and what a terminal shows of it."""
+
+    names: list[str]
+    text: str
+
+
+def rebuild(part: Path, out: Path) -> Rebuilt:
+    """Write the tables and figures of one study, speech or language, into `out`."""
+    settings = read_json(part / "study.json", "study", "arms")
+    figures = [f"figures/{name}" for name in figure_files(settings)]
+    if is_speech(settings):
+        return Rebuilt([*PAGES, *figures], render_text(build_report(part, out)))
+    build_language_report(part, out)
+    return Rebuilt([*PAGES, "comparisons.json", *figures], (out / "tables.md").read_text(encoding="utf-8"))
+
+
+def differing(part: Path) -> tuple[list[str], str]:
+    """Names of the tables and figures in `part` that are not, byte for byte, what its scores and records give; and their text."""
+    with tempfile.TemporaryDirectory() as temporary:
+        made = rebuild(part, Path(temporary))
+        return [n for n in made.names if _content(part / n) != _content(Path(temporary) / n)], made.text
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def publish_run(
+    folder: str | os.PathLike, out: str | os.PathLike, *, allow_dirty: bool = False, replace: bool = False
+) -> Publication:
+    """Copy a finished run, results/<run>, to `out`: tables, figures, scores, records, hypotheses, logs, manifests; no weights.
+
+    Each training of a study must have its record, of a clean working tree, and its scores and hypotheses; comparisons
+    and tables must be those of the scores as they are: what is not so is a `UserError` that names it, and nothing is
+    written. With `allow_dirty` a record of uncommitted code is taken, and a remark says so. A study of the run without
+    final tables is left out with a remark. `out` appears whole or not at all; one that is there is refused without
+    `replace`, which keeps in it the study that this run does not publish.
+    """
+    folder, out = Path(folder), Path(out)
+    parts = parts_of(folder)
+    if not parts:
+        raise UserError(
+            f"{folder}: no study.json here or in {LANGUAGE}/, so no speech or language study to check: name another run, "
+            "or copy the pages of an algebra study or a benchmark by hand"
+        )
+    if out.exists() and not replace:
+        raise UserError(f"{out}: is there already: add --replace to publish in its place, or name another with --out")
+    publication, published = Publication(out), set()
+    with _beside(out) as building:
+        for part in parts:
+            place = Path(os.path.relpath(part, folder))
+            if not (part / "tables.md").is_file():
+                publication.remarks.append(f"{part} has no tables.md yet: that study is left out")
+                continue
+            published.add(place)
+            _publish_part(part, building / place, publication, allow_dirty)
+        if not published:
+            raise UserError(f"{folder}: no study of it has final tables (tables.md): run it to its end first")
+        _keep_other_part(out, building, published)
+        publication.files = sum(path.is_file() for path in building.rglob("*"))
+    return publication
+
+
+def _keep_other_part(out: Path, building: Path, published: set[Path]) -> None:
+    """Carry over the study that lies in `out` and is not published anew: the language study, or the run's own."""
+    if Path(LANGUAGE) not in published and (out / LANGUAGE).is_dir():
+        shutil.copytree(out / LANGUAGE, building / LANGUAGE)
+    if Path(".") not in published and (out / "study.json").is_file():
+        keep_out = lambda place, names: [LANGUAGE] if Path(place) == out else []
+        shutil.copytree(out, building, ignore=keep_out, dirs_exist_ok=True)
+
+
+@contextmanager
+def _beside(out: Path) -> Iterator[Path]:
+    """A new folder beside `out` that takes its place when the block ends well, and is removed otherwise."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written ({error.strerror}): name another place with --out") from None
+    building = temporary / "new"
+    building.mkdir()
+    try:
+        yield building
+        if out.exists():
+            os.rename(out, temporary / "old")
+        os.rename(building, out)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _publish_part(part: Path, out: Path, publication: Publication, allow_dirty: bool) -> None:
+    """Check one study and copy it to `out`."""
+    settings = read_json(part / "study.json", "study", "arms")
+    trainings = _speech_trainings(part) if is_speech(settings) else _language_trainings(part, settings)
+    dirty = [place for place in trainings if read_json(place / "record.json").get("dirty") is not False]
+    if dirty and not allow_dirty:
+        raise UserError(
+            f"{dirty[0] / 'record.json'}: trained from a working tree that is not known to be clean (dirty is not false; "
+            f"{len(dirty)} of {len(trainings)} trainings): commit and train again, or add --allow-dirty"
+        )
+    if dirty:
+        publication.remarks.append(
+            f"{len(dirty)} of {len(trainings)} trainings of {part} ran uncommitted code: {', '.join(map(str, dirty))}"
+        )
+    if stale := [name for name in differing(part)[0] if not name.startswith("figures/")]:
+        raise UserError(f"{part / stale[0]}: is not what its scores and records give: run the report step again")
+    copy = _copier(part, out)
+    for name in (*SUMMARIES, *(f"figures/{name}" for name in figure_files(settings))):
+        if (part / name).is_file() or name.startswith("figures/"):
+            copy(part / name)
+    references = sorted(part.glob("granite/*/seed0")) + sorted(part.glob("granite/tables.*"))
+    for place in (*trainings, *(references if is_speech(settings) else ())):
+        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+            if path.is_file() and (path.suffix in KINDS or path.name in NAMES):
+                copy(path)
+    if is_speech(settings):
+        _publish_manifests(Study.read(part), out / "manifests", publication)
+
+
+def _copier(part: Path, out: Path) -> Callable[[Path], None]:
+    def copy(path: Path) -> None:
+        target = out / path.relative_to(part)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(path, target)
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such file, and the page shows it: run the report step again") from None
+
+    return copy
+
+
+def _speech_trainings(part: Path) -> list[Path]:
+    """Folders of the study's trainings and of its gate's anchors; each must have its record, scores and hypotheses."""
+    study = Study.read(part)
+    wanted: dict[Path, list[str]] = {
+        study.trained(track, arm, seed).folder: study.sets
+        for track in study.tracks
+        for arm in study.arms
+        for seed in study.seeds(track)
+    }
+    gate = study.gate or {}
+    parity = read_json(part / "parity.json", "passed") if gate else {}
+    for anchor in (gate, gate.get("fallback") if not parity.get("passed") else None):
+        for seed in (anchor or {}).get("seeds", ()):
+            sets = [target["set"] for target in anchor["targets"]]
+            wanted.setdefault(study.trained(anchor["track"], anchor["arm"], seed).folder, sets)
+    for place, sets in wanted.items():
+        scored = [place / "score" / f"{name}.{form}" for name in sets for form in ("json", "tsv")]
+        _there([place / "record.json", *scored, *(place / "hyp" / name / "text" for name in sets)])
+    return list(wanted)
+
+
+def _language_trainings(part: Path, settings: dict[str, Any]) -> list[Path]:
+    places = [part / arm / f"seed{seed}" for arm, seed in runs_of(settings)]
+    gate = settings["gate"] or {"seeds": ()}
+    places += [part / gate["arm"] / f"seed{seed}" for seed in gate["seeds"]]
+    places = list(dict.fromkeys(places))
+    for place in places:
+        _there([place / name for name in ("record.json", "log.jsonl", "diagnostics.json")])
+    return places
+
+
+def _there(paths: list[Path]) -> None:
+    for path in paths:
+        if not path.is_file():
+            raise UserError(f"{path}: no such file, and a published run needs it: run the step that makes it")
+
+
+def _publish_manifests(study: Study, out: Path, publication: Publication) -> None:
+    """Write the manifests of the evaluation sets, their recordings named relative to $GEOMIX_DATA or the corpus folder."""
+    manifests = study.settings.get("manifests")
+    if not manifests:
+        publication.remarks.append(
+            f"{study.folder / 'study.json'} does not say where the evaluation manifests lie: they are left out"
+        )
+        return
+    for name in study.sets:
+        if name not in manifests:
+            raise UserError(
+                f"{study.folder / 'study.json'}: names no manifest of {name}: run the step that makes it again"
+            )
+        # as the workflow sees it: relative to the folder that holds results/
+        path = Path(manifests[name])
+        path = path if path.is_file() else study.folder.resolve().parents[1] / path
+        _there([path])
+        track = study.tracks[0]
+        score = read_score(study.trained(track, study.arms[0], study.seeds(track)[0]).folder / "score" / f"{name}.tsv")
+        utterances = {u.id: u for u in read_manifest(path)}
+        if {u.id: u.words.reference for u in score.utterances} != {
+            id: len(utterance.text.split()) for id, utterance in utterances.items()
+        }:
+            raise UserError(f"{path}: is not the reference that {name} was scored against: run the score step again")
+        lines = read_lines(path, "run the preparation of its corpus first")
+        rows = [line.split("\t") for line in lines[1:]]
+        for row in rows:
+            row[2] = _portable(Path(utterances[row[0]].path), path, study.settings["corpus"].get("path"))
+        write_text(out / f"{name}.tsv", "\n".join([lines[0], *("\t".join(row) for row in rows)]) + "\n")
+
+
+def _portable(recording: Path, manifest: Path, corpus: str | None) -> str:
+    """A recording's path without what is one machine's: below $GEOMIX_DATA, the corpus folder or the prepared corpus."""
+    data = os.environ.get("GEOMIX_DATA")
+    roots = [("$GEOMIX_DATA", data), ("", os.path.expandvars(corpus) if corpus else None), ("", manifest.parents[1])]
+    for prefix, root in roots:
+        if root:
+            for absolute in (Path(root).absolute(), Path(root).resolve()):
+                plain = Path(os.path.normpath(absolute))
+                if recording.is_relative_to(plain):
+                    return str(Path(prefix) / recording.relative_to(plain))
+    raise UserError(
+        f"{manifest}: its recording {recording} lies neither below $GEOMIX_DATA nor below the corpus folder, so other machines "
+        "cannot name it: set GEOMIX_DATA to a folder that holds all recordings"
+    )
