@@ -1,7 +1,7 @@
 # The language study (e01): text to tokens, one training an arm and seed, the gate on the published perplexity, tables.
 
 from geomix.language.text import FETCHED_ARCHIVE
-from geomix.report.names import figure_names
+from geomix.report.names import figure_files
 from geomix.settings import language_trainings_of
 
 LANGUAGE = config["language"]
@@ -159,11 +159,7 @@ rule language_report:
         csv=f"{LM_RUN}/tables.csv",
         markdown=f"{LM_RUN}/tables.md",
         comparisons=f"{LM_RUN}/comparisons.json",
-        figures=expand(
-            f"{LM_RUN}/figures/{{name}}.{{form}}",
-            name=figure_names(stages.language_report(config)) if LM_TRAININGS else [],
-            form=["svg", "png"],
-        ),
+        figures=[f"{LM_RUN}/figures/{name}" for name in figure_files(LANGUAGE)] if LM_TRAININGS else [],
     log:
         f"{LOGS}/language/report.log",
     script:

@@ -1,9 +1,9 @@
 # Tables and figures, from scores and records alone. The final table takes the gate itself; the partial one does not,
 # takes whatever is there, and marks what is missing.
 
-from geomix.report.names import figure_names
+from geomix.report.names import figure_files
 
-FIGURES = figure_names(stages.report(config))
+FIGURES = figure_files(stages.report(config))
 
 
 localrules:
@@ -29,7 +29,7 @@ rule report:
     output:
         csv=f"{RUN}/tables.csv",
         markdown=f"{RUN}/tables.md",
-        figures=expand(f"{RUN}/figures/{{name}}.{{form}}", name=FIGURES, form=["svg", "png"]),
+        figures=[f"{RUN}/figures/{name}" for name in FIGURES],
     log:
         f"{LOGS}/report.log",
     retries: 0
@@ -43,7 +43,7 @@ rule report_partial:
     output:
         csv=f"{RUN}/partial/tables.csv",
         markdown=f"{RUN}/partial/tables.md",
-        figures=directory(f"{RUN}/partial/figures"),
+        figures=[f"{RUN}/partial/figures/{name}" for name in FIGURES],
     log:
         f"{LOGS}/report_partial.log",
     retries: 0

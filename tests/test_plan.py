@@ -7,9 +7,9 @@ from argparse import ArgumentParser
 import pytest
 
 from geomix.commands import plan as command
-from geomix.settings import load
 from geomix.errors import UserError
 from geomix.files import write_json
+from geomix.settings import load
 from geomix.studies.plan import audio_seconds, hours_of, make_plan
 from tests.conftest import ROOT
 from tests.slurm.project import checkout

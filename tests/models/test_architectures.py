@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from geomix.settings import load, training_settings
 from geomix.errors import UserError
 from geomix.models.architectures import model_config
 from geomix.models.arms import arm_sizes
 from geomix.models.conformer import ConformerCTC, load_model, save_model
 from geomix.models.flops import parameter_count, train_flops_per_audio_second
 from geomix.models.granite.encoder_ctc import GraniteEncoderCTC
+from geomix.settings import load, training_settings
 from tests.conftest import ROOT
 
 TINY = {

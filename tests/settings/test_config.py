@@ -4,9 +4,9 @@ import copy
 
 import pytest
 
-from geomix.config import evaluation_sets, load_config, settings_hash, training_settings, validate_config
 from geomix.errors import UserError
 from geomix.espnet_track.settings import check_study
+from geomix.settings import evaluation_sets, load, resolve, settings_hash, training_settings
 from tests.conftest import ROOT
 
 OVERLAYS = sorted((ROOT / "config").glob("*.yaml"))
@@ -14,12 +14,14 @@ OVERLAYS = sorted((ROOT / "config").glob("*.yaml"))
 
 @pytest.fixture
 def config():
-    return load_config(base=ROOT / "config.yaml")
+    found = load(base=ROOT / "config.yaml")
+    found["arms"]["same"] = {"mixer": "attention", "heads": 4}
+    return found
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.stem)
 def test_every_shipped_overlay_is_valid(overlay):
-    load_config(overlay, base=ROOT / "config.yaml")
+    load(overlay, base=ROOT / "config.yaml")
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def test_every_shipped_overlay_is_valid(overlay):
             [{"set": "test-claen", "wer": 9.8, "tolerance": 0.3}],
             ["gate.targets", "test-claen", "test-clean"],
         ),
-        (("corpus", "speed_factors"), [0.9, 1.1], ["corpus.speed_factors"]),
+        (("corpus", "speed_factors"), [0.9, 1.1], ["corpus.speed_factors", "[0.9, 1.1]", "1.0"]),
         (("training", "learning_rate"), float("nan"), ["training.learning_rate", "nan", "finite"]),
         (
             ("gate", "targets"),
@@ -53,7 +55,7 @@ def test_every_shipped_overlay_is_valid(overlay):
         (("training", "epochs"), 70.0, ["training.epochs", "70.0", "whole", "write 70"]),
         (("training", "max_updates"), 5.0, ["training.max_updates", "5.0", "whole"]),
         (("language", "corpus", "vocabulary"), 4096.0, ["language.corpus.vocabulary", "4096.0", "whole"]),
-        (("features", "mels"), 80.0, ["features.mels", "80.0", "whole"]),
+        (("features", "mels"), 80.0, ["features.mels", "80.0", "whole number: write 80"]),
         (("comparison", "planned"), [["grassmann"] * 2], ["comparison.planned", "[grassmann, grassmann]", "itself"]),
         (
             ("comparison", "planned"),
@@ -61,6 +63,22 @@ def test_every_shipped_overlay_is_valid(overlay):
             ["comparison.planned", "[attention, grassmann]", "twice"],
         ),
         (("run",), "speed", ["run", "results/speed"]),
+        (("run",), "published", ["run", "results/published"]),
+        (("training", "learning_rate"), "1e-3", ["training.learning_rate", "1e-3", "text", "write 1.0e-3"]),
+        (("training",), None, ["training", "no value"]),
+        (("model", "blocks"), None, ["model.blocks", "no value"]),
+        (("arms", "mine"), {"mixer": "pears"}, ["arms.mine", "'pears'", "pair"]),
+        (("arms", "mine"), {"kind": "wedge"}, ["arms.mine", "mixer"]),
+        (("corpus", "dev"), {"hold_out_speaker": ["a"]}, ["corpus.dev", "hold_out_speaker", "hold_out_speakers"]),
+        (("study", "seeds"), [0, 0], ["study.seeds", "0 twice"]),
+        (("study", "seeds"), 0, ["study.seeds", "0", "list"]),
+        (("corpus", "test"), ["test-clean"], ["gate.targets", "test-other", "not an evaluation set"]),
+        (
+            ("gate", "fallback", "targets"),
+            [{"set": "test", "wer": 9}],
+            ["gate.fallback.targets", "gate.fallback: null"],
+        ),
+        (("study", "arms"), ["attention", "same"], ["study.arms", "attention and same", "same training"]),
         (("algebra", "run"), "bench", ["algebra.run", "results/bench"]),
         (("language", "training", "device"), "gpu", ["language.training.device", "gpu", "cuda"]),
     ],
@@ -72,7 +90,7 @@ def test_a_wrong_key_or_value_is_named(config, path, value, words):
         place = place[key]
     place[last] = value
     with pytest.raises(UserError) as error:
-        validate_config(config)
+        resolve(config)
     for word in words:
         assert word in str(error.value)
     assert "\n" not in str(error.value)
@@ -100,11 +118,11 @@ def test_what_espnet_cannot_do_is_refused_before_anything_runs(config, path, val
 
 def test_missing_files_and_bad_yaml_are_named(tmp_path):
     with pytest.raises(UserError, match="no-such.yaml"):
-        load_config(tmp_path / "no-such.yaml", base=ROOT / "config.yaml")
+        load(tmp_path / "no-such.yaml", base=ROOT / "config.yaml")
     bad = tmp_path / "bad.yaml"
     bad.write_text("run: [")
     with pytest.raises(UserError, match="bad.yaml"):
-        load_config(bad, base=ROOT / "config.yaml")
+        load(bad, base=ROOT / "config.yaml")
 
 
 def settings(config, arm="grassmann", seed=0):
@@ -114,7 +132,7 @@ def settings(config, arm="grassmann", seed=0):
 @pytest.mark.parametrize(
     ("path", "value"),
     [(("training", "epochs"), 71), (("arms", "grassmann", "rank"), 16), (("augmentation", "time_masks"), 4),
-     (("model", "dropout"), 0.2), (("tokenizer", "size"), 300), (("corpus", "max_seconds"), 20.0)],
+     (("model", "dropout"), 0.2), (("training", "precision"), "fp32"), (("features", "dtype"), "float16")],
 )  # fmt: skip
 def test_a_setting_changes_the_hash(config, path, value):
     before = settings(config)
@@ -128,7 +146,9 @@ def test_a_setting_changes_the_hash(config, path, value):
 @pytest.mark.parametrize(
     ("path", "value"),
     [(("training", "threads"), 16), (("training", "device"), "cpu"), (("training", "save_minutes"), 1), (("arms", "symmetric", "rank"), 16),
-     (("arms", "grassmann", "gated"), False), (("corpus", "path"), "/elsewhere"), (("study", "seeds"), [7]), (("hypothesis",), "none")],
+     (("arms", "grassmann", "gated"), False), (("corpus", "path"), "/elsewhere"), (("study", "seeds"), [7]), (("hypothesis",), "none"),
+     (("training", "keep_best"), 3), (("training", "best_by"), "dev_wer"), (("training", "detect_after"), None),
+     (("corpus", "test"), ["test-clean"]), (("corpus", "expected"), {"train-clean-100": {"words": 1}}), (("corpus", "audio_root"), "/x")],
 )  # fmt: skip
 def test_what_cannot_change_the_weights_is_no_setting(config, path, value):
     before = settings(config)

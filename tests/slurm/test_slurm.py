@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
-from geomix.settings import load
 from geomix.files import read_json
+from geomix.settings import load
 from geomix.studies.plan import make_plan
 from tests.conftest import ROOT
 from tests.slurm.cluster import Cluster, missing

@@ -6,7 +6,7 @@ import csv
 import io
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from geomix.errors import UserError
 from geomix.files import read_json, write_json, write_text
 from geomix.report.figures import COLOURS, NOTHING, STYLE, empty_figure, look_of, plain_ticks, save_figure
 from geomix.report.names import figure_names
@@ -86,25 +85,19 @@ class LanguageStudy:
         return f"{parity['sentence']} ({seeds_named(parity['seeds'])}).{named_sources(parity)}"
 
 
-def measure_parity(folder: str | os.PathLike) -> dict[str, Any]:
-    """The gate's arm against its range of validation perplexity (mean over batches); always succeeds.
+def measure_parity(folder: str | os.PathLike, gate: Mapping[str, Any], corpus: str) -> dict[str, Any]:
+    """The gate's arm against its range of validation perplexity (mean over batches); writes `<folder>/parity.json`.
 
-    The gate is study.json's: {arm, seeds, low, high, mode, source}; `source` says where the range is published and may be
-    absent or null. A bound that is null is none; without both the outcome is recorded as open and the gate passes. A study
-    without a gate has nothing to measure: `UserError`.
+    The gate is the configuration's: {arm, seeds, low, high, mode, source}; `source` says where the range is published and
+    may be absent or null. A bound that is null is none; without both the outcome is recorded as open and the gate passes.
     """
-    study = LanguageStudy(Path(folder))
-    gate = study.settings["gate"]
-    if gate is None:
-        raise UserError(f"{folder}: its study has no gate (gate: null), so there is no target to measure: name one")
     values = []
     for seed in gate["seeds"]:
-        record = read_json(study.folder / gate["arm"] / f"seed{seed}" / "record.json")
+        record = read_json(Path(folder) / gate["arm"] / f"seed{seed}" / "record.json", "perplexity")
         values.append(record["perplexity"]["valid"]["batch_mean"])
     measured, source = statistics.fmean(values), gate.get("source")
-    corpus = study.settings["corpus"]["name"]
     verdict = range_verdict(measured, gate["low"], gate["high"], arm=gate["arm"], corpus=corpus, source=source)
-    return {
+    parity = {
         "arm": gate["arm"],
         "seeds": gate["seeds"],
         "measured": measured,
@@ -116,6 +109,8 @@ def measure_parity(folder: str | os.PathLike) -> dict[str, Any]:
         "mode": gate["mode"],
         "sentence": verdict.sentence,
     }
+    write_json(Path(folder) / "parity.json", parity)
+    return parity
 
 
 def compare_arms(study: LanguageStudy) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ def explain(error: ValidationError, config: Any, keys_at: Any) -> str:
     """
     faults = [_Fault(each, config) for each in error.errors(include_url=False)]
     # of a union each member complains: what lies deepest is about the form that was meant
-    fault = max(faults, key=lambda f: (f.unknown_key, -f.depth_of_union, len(f.path)))
+    fault = max(faults, key=lambda f: (f.unknown_key, f.is_decimal, -f.depth_of_union, len(f.path)))
     return fault.sentence(keys_at)
 
 
@@ -50,6 +50,9 @@ class _Fault:
             place = inner
         self.path = path
         self.unknown_key = self.kind == "extra_forbidden"
+        self.is_decimal = self.kind == "int_type" and isinstance(
+            self.value, float
+        )  # of a union: 4096.0 where 4096 is meant
 
     def sentence(self, keys_at: Any) -> str:
         where = ".".join(map(str, self.path)) or "top level"
@@ -66,7 +69,7 @@ class _Fault:
             return self._arm(where)
         if self.kind == "value_error":
             return f"{where}: {value!r} {self.context.get('error', self.message)}"
-        if self.kind == "int_type" and isinstance(value, float):
+        if self.is_decimal:
             cure = f": write {value:.0f}" if value.is_integer() else ""
             return f"{where}: {value!r} is not a whole number{cure}"
         if self.kind in ("int_type", "float_type") and isinstance(value, str) and _EXPONENT.fullmatch(value):

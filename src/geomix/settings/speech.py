@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from geomix.settings.base import Count, Name, Names, NotNegative, Positive, Rate, Section, Unique, key, override
 
@@ -13,6 +13,13 @@ def _with_original(factors: list[float]) -> list[float]:
     if 1.0 not in factors:
         raise ValueError("lacks 1.0, the recordings as they are: add it")
     return factors
+
+
+def _whole(value: object) -> object:
+    # a choice of numbers would take 4.0 for 4
+    if isinstance(value, float):
+        raise ValueError(f"is not a whole number: write {value:.0f}")
+    return value
 
 
 def _odd(frames: int) -> int:
@@ -78,7 +85,9 @@ class Corpus(Section):
 class Features(Section):
     """Log-mel frames, as ESPnet's frontend computes them."""
 
-    mels: Literal[80] = key(80, "log-mel bands of 25 ms windows every 10 ms", "features train report")
+    mels: Annotated[Literal[80], BeforeValidator(_whole)] = key(
+        80, "log-mel bands of 25 ms windows every 10 ms", "features train report"
+    )
     dtype: Literal["float32", "float16"] = key(
         "float32", "number format on disk; float16 halves the 35 GB of the full study", "features train report"
     )
@@ -111,7 +120,9 @@ class Model(Section):
     width: Count = key(256, "model width", "train report")
     ff_dim: Count = key(1024, "inner width of the feed-forward maps", "train report")
     kernel: Annotated[Count, AfterValidator(_odd)] = key(31, "frames of the depthwise convolution; odd", "train report")
-    subsampling: Literal[4, 8] = key(4, "frames joined by the strided convolutions in front", "train report")
+    subsampling: Annotated[Literal[4, 8], BeforeValidator(_whole)] = key(
+        4, "frames joined by the strided convolutions in front", "train report"
+    )
     dropout: Rate = key(0.1, "probability of dropout", "train report")
     positional_dropout: Rate = key(0.1, "of the embedded frames and positions", "train report")
     attention_dropout: Rate = key(0.1, "of the attention weights", "train report")
