@@ -1,6 +1,6 @@
 """The language model as something to train: what the workflow's train rule calls.
 
-Settings are the plain dictionary of `geomix.language.settings.language_settings`: `model` (fields of
+Settings are the plain dictionary of `geomix.settings.language_training_settings`: `model` (fields of
 `models.transformer_lm.LanguageModelConfig` but `vocab` and `seed`), `training` (`batch`, in blocks, and fields of
 `training.loop.TrainingSettings`), `track`, `seed`. What never changes a weight is given beside them.
 """

@@ -13,12 +13,12 @@ from typing import Any
 
 from geomix.errors import UserError
 from geomix.files import read_json, write_text
-from geomix.language.settings import runs_of
 from geomix.report.build import build_report
 from geomix.report.language import build_report as build_language_report
 from geomix.report.names import figure_files, is_speech
 from geomix.report.study import Study
 from geomix.report.tables import render_text
+from geomix.settings import language_trainings_of
 from geomix.speech.manifest import read_lines, read_manifest
 from geomix.speech.scoring import read_score
 
@@ -202,7 +202,7 @@ def _speech_trainings(part: Path) -> list[Path]:
 
 
 def _language_trainings(part: Path, settings: dict[str, Any]) -> list[Path]:
-    places = [part / arm / f"seed{seed}" for arm, seed in runs_of(settings)]
+    places = [part / arm / f"seed{seed}" for arm, seed in language_trainings_of(settings)]
     gate = settings["gate"] or {"seeds": ()}
     places += [part / gate["arm"] / f"seed{seed}" for seed in gate["seeds"]]
     places = list(dict.fromkeys(places))
