@@ -71,6 +71,7 @@ localrules:
     tables_partial,
     hypotheses,
     attention_only,
+    language_attention,
     prepare,
 
 
@@ -107,20 +108,28 @@ rule hypotheses:
         of_study(f"{ARM}/hyp/{{set}}/text"),
 
 
-if config["gate"]:
+def measured(parity, gate):
+    """Input of a target that measures the baseline: there is nothing to measure without a gate."""
 
-    rule attention_only:
-        input:
-            rules.measure_parity.output,
+    def needed(wildcards):
+        if gate is None:
+            raise WorkflowError(
+                "this study has no gate (gate: null), so there is nothing to measure: name one, or leave this target"
+            )
+        return parity
 
-else:
+    return needed
 
-    rule attention_only:
-        retries: 0
-        message:
-            "attention_only measures the gate's arm, and this study has no gate (gate: null)"
-        shell:
-            "exit 1"
+
+rule attention_only:
+    input:
+        measured(f"{RUN}/parity.json", config["gate"]),
+
+
+# the same of the language study
+rule language_attention:
+    input:
+        measured(f"{LM_RUN}/parity.json", LM_GATE),
 
 
 rule prepare:

@@ -43,7 +43,9 @@ def recordings(wildcards):
     if CORPUS["kind"] in stages.GENERATED:
         return rules.generate_corpus.output
     if CORPUS["download"]:
-        return expand(f"{CORPUS['path']}/{{subset}}.complete", subset=stages.split_settings(config, wildcards.split)["read"])
+        return expand(
+            f"{CORPUS['path']}/{{subset}}.complete", subset=stages.split_settings(config, wildcards.split)["read"]
+        )
     return []
 
 
@@ -72,8 +74,8 @@ rule check_corpus:
         f"{RUN}/corpus.json",
     log:
         f"{LOGS}/check_corpus.log",
-    retries: 0
     priority: 1
+    retries: 0
     params:
         folders=FOLDERS,
         expected=CORPUS["expected"],

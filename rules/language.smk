@@ -27,7 +27,6 @@ LM_VOCABULARY = "data/language/bert-base-uncased-vocab.txt"
 
 localrules:
     language,
-    language_attention,
     download_wikitext,
     download_wordpiece,
     describe_language,
@@ -170,20 +169,3 @@ rule language:
     input:
         rules.language_report.output,
         [f"{LM_RUN}/{arm}/seed{seed}/record.json" for arm, seed in LM_TRAININGS],
-
-
-if LM_GATE:
-
-    # the baseline and its parity alone
-    rule language_attention:
-        input:
-            rules.measure_language_parity.output,
-
-else:
-
-    rule language_attention:
-        retries: 0
-        message:
-            "language_attention measures the gate's arm, and this language study has no gate (language.gate: null)"
-        shell:
-            "exit 1"

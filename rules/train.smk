@@ -36,8 +36,8 @@ rule describe_study:
         f"{RUN}/study.json",
     log:
         f"{LOGS}/describe_study.log",
-    retries: 0
     priority: 1
+    retries: 0
     params:
         config=stages.report(config),
         manifests={name: MANIFESTS[name] for name in EVALUATION_SETS},

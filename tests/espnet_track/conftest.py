@@ -14,11 +14,11 @@ import pytest
 from geomix.config import load_config, training_settings
 from geomix.espnet_track import launch
 from geomix.espnet_track.data import EspnetData, write_data, write_speed_copies
-from geomix.speech.corpora import prepare_corpus
 from geomix.speech.features import FeatureStore, write_features, write_normalisation
 from geomix.speech.manifest import read_manifest
 from geomix.speech.tokenizer import Tokenizer, train_tokenizer
 from tests.conftest import ROOT
+from tests.speech.corpus_builders import prepare_corpus
 from tests.training.prepared import only_weights, write_summaries
 
 ARMS = ("attention", "grassmann", "symmetric", "no_mixer")

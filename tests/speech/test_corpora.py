@@ -17,11 +17,21 @@ import pytest
 import soundfile
 
 from geomix.errors import UserError
-from geomix.speech.corpora import demo, harbour, librispeech, prepare_corpus, smoke
+from geomix.speech.corpora import (
+    check_corpus,
+    demo,
+    generate_corpus,
+    harbour,
+    librispeech,
+    prepare_split,
+    smoke,
+    stale_sources,
+)
 from geomix.speech.manifest import read_manifest
 
-from .corpus_builders import tone, write_folder
+from .corpus_builders import prepare_corpus, tone, write_folder
 
+BOUNDS = {"speed_factors": [1.0], "min_seconds": 0.1, "max_seconds": 30.0}
 TEXTS = {
     "ann-1-0000": "ONE TWO",
     "ann-1-0001": "THREE",
@@ -110,10 +120,14 @@ def test_expected_counts_are_asserted(corpus, tmp_path):
 
 def test_preparation_needs_no_torch(corpus, tmp_path):
     code = (
-        "import json, sys; from geomix.speech.corpora import prepare_corpus;"
-        "prepare_corpus(json.loads(sys.argv[1]), sys.argv[2]); sys.exit('torch' in sys.modules)"
+        "import json, sys; from geomix.speech.corpora import check_corpus, prepare_split;"
+        "assert 'numpy' not in sys.modules;"  # `geomix status` looks at sources alone
+        "corpus, out = json.loads(sys.argv[1]), sys.argv[2];"
+        "folders = {split: f'{out}/{split}' for split in ('train', 'dev', 'test')};"
+        "[prepare_split(corpus, split, folder) for split, folder in folders.items()];"
+        "check_corpus(corpus, folders, f'{out}/corpus.json'); sys.exit('torch' in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code, json.dumps(corpus), str(tmp_path / "out")], check=True)
+    subprocess.run([sys.executable, "-c", code, json.dumps({**corpus, **BOUNDS}), str(tmp_path / "out")], check=True)
 
 
 # ---- bad data, a sentence each
@@ -185,6 +199,187 @@ def test_missing_splits_kinds_and_names(corpus, tmp_path):
 def test_transcript_that_is_not_utf8(corpus, tmp_path):
     (train(corpus) / "bob/2/bob-2.trans.txt").write_bytes(b"bob-2-0000 \xff\xfe\n")
     refused(corpus, tmp_path, "bob-2.trans.txt: byte 11 is not UTF-8")
+
+
+# ---- one job for each split
+
+
+def prepared(corpus, tmp_path, *splits):
+    """The splits' folders, as `check_corpus` takes them."""
+    folders = {split: tmp_path / "data" / f"{split}-0" for split in splits}
+    for split, folder in folders.items():
+        prepare_split({**corpus, **BOUNDS}, split, folder, threads=1)
+    return folders
+
+
+def test_a_split_is_prepared_alone(corpus, tmp_path):
+    """The others may be absent: a new test set touches nothing of train and dev."""
+    folders = prepared(corpus, tmp_path, "train", "dev", "test")
+    for split in ("train", "dev", "test"):
+        others = {**corpus, **{other: ["none"] for other in ("train", "dev", "test") if other != split}}
+        again = tmp_path / "again" / split
+        prepare_split({**others, **BOUNDS, "test": [*others["test"], "more"]}, split, again, threads=1)
+        names = {f"manifest/{split}.tsv", "sources.tsv", "split.json"}
+        assert set(hashes(again)) == names
+        for name in names:
+            assert (again / name).read_bytes() == (folders[split] / name).read_bytes()
+
+
+def test_the_summary_of_a_split(corpus, tmp_path):
+    corpus |= {"train": ["train", "dev"], "dev": {"hold_out_speakers": ["bob"]}, "speed_factors": [1.0, 0.9]}
+    prepare_split({**BOUNDS, **corpus}, "train", tmp_path / "train")
+    found = json.loads((tmp_path / "train" / "split.json").read_text())
+    assert len(found.pop("hash")) == 64
+    assert found == {
+        "corpus": "own",
+        "kind": "folder",
+        "split": "train",
+        "utterances": 8,
+        "speakers": 3,
+        "words": 2 * (2 + 1 + 2 + 1),
+        "characters": 2 * len("ONE TWO" + "THREE" + "IT'S SEVEN" + "ONE"),
+        "seconds": (4 * 8_000 + 4 * 8_889) / 16_000,
+        "speed_histogram": {"0.9": 4, "1.0": 4},
+        "dropped": {"too_long": [], "too_short": []},
+        "original_seconds": 2.0,
+        "sources": {
+            "train": {"utterances": 5, "speakers": 3, "words": 8, "characters": 7 + 5 + 10 + 3 + 10},
+            "dev": {"utterances": 1, "speakers": 1, "words": 1, "characters": 3},
+        },
+    }
+
+
+def test_speakers_held_out_by_any_split_leave_train_alone(corpus, tmp_path):
+    corpus |= {"dev": ["dev"], "test": {"test": ["test"], "other": {"hold_out_speakers": ["cat"]}}}
+    folders = prepared(corpus, tmp_path, "train", "dev", "other")
+    speakers = {
+        split: {u.speaker for u in read_manifest(folder / f"manifest/{split}.tsv")} for split, folder in folders.items()
+    }
+    assert speakers == {"train": {"ann", "bob"}, "dev": {"dan"}, "other": {"cat"}}
+    read = {Path(line.split("\t")[0]).name for line in (folders["other"] / "sources.tsv").read_text().splitlines()}
+    assert read == {"cat-1-0000.flac", "ann-1.trans.txt", "bob-1.trans.txt", "bob-2.trans.txt", "cat-1.trans.txt"}
+    with pytest.raises(UserError, match="has no split extra: give one of train, dev, test, other"):
+        prepare_split({**corpus, **BOUNDS}, "extra", tmp_path / "extra")
+
+
+def test_sources_that_changed_since_are_told(corpus, kaldi, tables, tmp_path):
+    for number, one in enumerate((corpus, kaldi, tables)):
+        folder = prepared(one, tmp_path / str(number), "train")["train"]
+        assert stale_sources(folder) == []
+        sources = [Path(line.split("\t")[0]) for line in (folder / "sources.tsv").read_text().splitlines()]
+        assert sources == sorted(sources, key=str) and all(path.is_absolute() for path in sources)
+        assert len([path for path in sources if path.suffix == ".flac"]) == 5
+        for path in sources:
+            content, times = path.read_bytes(), (path.stat().st_atime_ns, path.stat().st_mtime_ns)
+            path.unlink()
+            assert stale_sources(folder) == [f"{path}: cannot be found any more (No such file or directory)"]
+            path.write_bytes(content + b"\n")
+            (sentence,) = stale_sources(folder)
+            assert f"{path}: has {len(content) + 1} bytes, {len(content)} when" in sentence
+            path.write_bytes(content)
+            os.utime(path, ns=(times[0], times[1] + 1_000_000_000))
+            (sentence,) = stale_sources(folder)
+            assert f"{path}: was changed" in sentence
+            os.utime(path, ns=times)
+        assert stale_sources(folder) == []
+
+
+def test_the_check_of_a_corpus_reads_no_audio(corpus, tmp_path):
+    folders = prepared(corpus, tmp_path, "train", "dev", "test")
+    shutil.rmtree(corpus["path"])
+    content = check_corpus({**corpus, **BOUNDS}, folders, tmp_path / "corpus.json")
+    assert content == json.loads((tmp_path / "corpus.json").read_text())
+    assert set(content["splits"]) == {"train", "dev", "test"}
+    with pytest.raises(UserError, match="train has 3 speakers instead of 4"):
+        check_corpus({**corpus, **BOUNDS, "expected": {"train": {"speakers": 4}}}, folders, tmp_path / "none.json")
+    with pytest.raises(UserError, match="split more is not prepared"):
+        check_corpus({**corpus, **BOUNDS, "test": ["test", "more"]}, folders, tmp_path / "none.json")
+    with pytest.raises(UserError, match=r"split\.json: is of the split test, not of dev"):
+        check_corpus({**corpus, **BOUNDS}, {**folders, "dev": folders["test"]}, tmp_path / "none.json")
+    assert not (tmp_path / "none.json").exists()
+
+
+def test_an_utterance_that_train_dropped_is_still_of_train(corpus, tmp_path):
+    write_folder(Path(corpus["path"]) / "train", {"zoe-1-0000": "LONG"}, seconds=31.0)
+    refused({**corpus, "train": ["train"], "test": {"test": ["train"]}}, tmp_path, "is in train and in test")
+
+
+def test_a_dev_set_that_is_also_tested_is_prepared_once(corpus, tmp_path):
+    content = prepare_corpus({**corpus, "test": ["dev", "test"]}, tmp_path / "out")
+    assert content["splits"]["dev"]["utterances"] == 1
+
+
+# ---- data are checked where they enter: a sentence with file or id
+
+
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+@pytest.mark.parametrize("symbol", ["<unk>", "<s>", "</s>", "<blank>", "<sos/eos>", "\u2581", "\0", "\x1b"])
+def test_a_reserved_symbol_in_a_transcript_is_refused_by_id(corpus, tmp_path, split, symbol):
+    (listing,) = sorted((Path(corpus["path"]) / split).rglob("*.trans.txt"))[:1]
+    utterance_id = listing.read_text().split()[0]
+    listing.write_text(listing.read_text().replace(f"{utterance_id} ", f"{utterance_id} A{symbol} "))
+    refused(corpus, tmp_path, f"{listing}: the transcript of {utterance_id} holds", "write what is said instead")
+
+
+def test_ids_and_speakers_that_no_table_can_carry_are_refused(corpus, kaldi, tables, tmp_path):
+    table = Path(tables["path"]) / "train.tsv"
+    content = table.read_text()
+    for name, why in (("ann 1", "white space"), ("ann/1", "'/'"), ("ann\u200b", "U+200B"), ("", "is empty")):
+        table.write_text(content.replace("\tann-1-0000\t", f"\t{name}\t"))
+        refused(tables, tmp_path, f"{table}: the id {name!r}", why, "rename it")
+        table.write_text(content.replace("\tann\t", f"\t{name}\t"))
+        refused(tables, tmp_path, f"{table}: the speaker {name!r} of ann-1-0000", why, "rename the speaker")
+    data = Path(kaldi["path"]) / "train"
+    (data / "utt2spk").write_text((data / "utt2spk").read_text().replace(" ann", " ann lee"))
+    refused(kaldi, tmp_path, "the speaker 'ann lee' of ann-1-0000 has white space")
+    (train(corpus) / "cat").rename(train(corpus) / "cat lee")
+    refused(corpus, tmp_path, "the speaker 'cat lee' of cat-1-0000 has white space")
+
+
+def test_a_byte_order_mark_is_skipped_in_every_form_of_corpus(corpus, kaldi, tables, tmp_path):
+    plain = prepare_corpus({**corpus}, tmp_path / "plain")["splits"]
+    for path in [*Path(corpus["path"]).rglob("*.t[rs]*"), *(p for p in Path(kaldi["path"]).rglob("*") if p.is_file())]:
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    for number, one in enumerate((corpus, tables)):
+        assert prepare_corpus(one, tmp_path / str(number))["splits"] == plain
+    assert prepare_corpus(kaldi, tmp_path / "kaldi")["splits"]["train"]["words"] == plain["train"]["words"]
+
+
+@pytest.mark.parametrize("samples", [1, 200, 256])
+def test_recordings_without_a_feature_frame_are_dropped_or_refused_by_id(corpus, tmp_path, capsys, samples):
+    """257 samples have two frames, 256 none: of train and dev they are dropped, of a test set refused."""
+    for split, utterance_id in (("train", "zoe-1-0000"), ("dev", "zac-1-0000"), ("test", "yan-1-0000")):
+        write_folder(Path(corpus["path"]) / split, {utterance_id: "SHORT"}, seconds=samples / 16_000)
+        write_folder(Path(corpus["path"]) / split, {f"{utterance_id[:-1]}1": "SHORT"}, seconds=257 / 16_000)
+    for split, utterance_id in (("train", "zoe-1-0000"), ("dev", "zac-1-0000")):
+        prepare_split({**corpus, **BOUNDS, "min_seconds": 0}, split, tmp_path / split)
+        found = json.loads((tmp_path / split / "split.json").read_text())
+        assert found["dropped"] == {"too_long": [], "too_short": [utterance_id]}
+        assert utterance_id in capsys.readouterr().err
+    refused(corpus, tmp_path, "yan-1-0000.flac", f"utterance yan-1-0000 has {samples} samples", "at least 257")
+
+
+@pytest.mark.parametrize("fault", ["truncated", "nan", "infinite"])
+def test_a_bad_recording_of_a_users_own_is_found_in_preparation(tables, tmp_path, fault):
+    wav = Path(tables["path"]) / "own.wav"
+    samples = np.full(16_000, 0.1, np.float32)
+    samples[8_000] = {"nan": np.nan, "infinite": np.inf}.get(fault, 0)
+    soundfile.write(wav, samples, 16_000, subtype="FLOAT")
+    if fault == "truncated":
+        wav.write_bytes(wav.read_bytes()[:30_000])
+    with open(Path(tables["path"]) / "test.tsv", "a") as table:
+        table.write("A\t1\town-1\tsid\town.wav\n")
+    refused(tables, tmp_path, f"{wav}: ", "in its header" if fault == "truncated" else "sample 8000 (at 0.5000 s)")
+
+
+def test_replaced_float_audio_changes_the_hash(tables, tmp_path):
+    wav, draw, found = Path(tables["path"]) / "own.wav", np.random.default_rng(0), set()
+    with open(Path(tables["path"]) / "dev.tsv", "a") as table:
+        table.write("A\t1\town-1\tsid\town.wav\n")
+    for number in range(2):
+        soundfile.write(wav, 0.1 * draw.standard_normal(16_000), 16_000, subtype="FLOAT")
+        found.add(prepare_corpus(tables, tmp_path / str(number))["splits"]["dev"]["hash"])
+    assert len(found) == 2
 
 
 # ---- published corpora
@@ -430,6 +625,31 @@ def test_smoke_is_made_anew_for_another_seed_and_kept_for_the_same(tmp_path):
     other = prepare_corpus({**SMOKE, "seed": 1, "utterances": 2}, tmp_path)
     assert other["splits"]["train"]["hash"] != first
     assert other["splits"]["train"]["utterances"] == 16
+
+
+def test_a_generated_corpus_replaces_nothing_else(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").touch()
+    with pytest.raises(UserError, match="mine: is no generated corpus and is left as it is"):
+        generate_corpus(SMOKE, tmp_path / "mine")
+    assert os.listdir(tmp_path / "mine") == ["thesis.tex"]
+    with pytest.raises(UserError, match="kind folder is not generated"):
+        generate_corpus({**SMOKE, "kind": "folder"}, tmp_path / "other")
+    generate_corpus({**SMOKE, "seed": None}, tmp_path / "audio")
+    assert json.loads((tmp_path / "audio" / "settings.json").read_text())["seed"] == 0
+    monkeypatch.setattr(smoke, "write_recording", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        generate_corpus({**SMOKE, "seed": 1}, tmp_path / "half")
+    assert sorted(os.listdir(tmp_path)) == ["audio", "mine"], "whole or not at all"
+
+
+def test_generated_audio_is_named_relative_to_the_data_folder(tmp_path):
+    corpus = {**SMOKE, **BOUNDS, "path": str(tmp_path / "data/smoke/audio-1")}
+    generate_corpus(corpus, Path(corpus["path"]))
+    prepare_split(corpus, "test", tmp_path / "data/smoke/test-2")
+    shutil.move(tmp_path / "data", tmp_path / "moved")
+    (first, *_) = read_manifest(tmp_path / "moved/smoke/test-2/manifest/test.tsv")
+    assert first.path == str(tmp_path / "moved/smoke/audio-1/test/013/1/013-1-0000.flac") and Path(first.path).exists()
 
 
 def test_demo_voices():

@@ -109,6 +109,16 @@ def test_a_waveform_too_short_for_the_reflection_is_refused():
         log_mel(np.ones(256, np.float32))
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e25])
+def test_features_that_are_not_finite_are_refused(value):
+    """To a model NaN is a number like another: it would come back as silence."""
+    waveform = np.full(1_600, 0.1, np.float32)
+    waveform[800] = value
+    with pytest.raises(UserError, match="has no finite features"):
+        log_mel(waveform)
+    assert np.isfinite(log_mel(np.full(1_600, 2.0**31, np.float32))).all(), "full scale of 32-bit integers"
+
+
 # ---- the store
 
 
@@ -177,6 +187,19 @@ def test_audio_that_changed_since_preparation_is_named(utterances, tmp_path):
     assert not (tmp_path / "train.index.tsv").exists(), "no index, no store"
     with pytest.raises(UserError, match="no such features"):
         FeatureStore.open(tmp_path / "train")
+
+
+def test_audio_without_features_is_named_with_its_utterance(utterances, tmp_path):
+    """Too short, not finite, too large: whichever it is, file and id stand in the sentence."""
+    path = utterances[2].path
+    short = Utterance("a-short", "a", path, 256, 1.0, "A")
+    soundfile.write(path, tone(1.0)[:256], 16_000)
+    with pytest.raises(UserError, match=r"2\.flac: utterance a-short: a waveform of 256 samples is too short"):
+        write_features([short], tmp_path / "train", progress=False)
+    loud = tmp_path / "loud.wav"
+    soundfile.write(loud, np.full(1_600, np.inf, np.float32), 16_000, subtype="FLOAT")
+    with pytest.raises(UserError, match=r"loud\.wav: sample 0 \(at 0\.0000 s\) is inf"):
+        write_features([Utterance("a", "a", str(loud), 1_600, 1.0, "A")], tmp_path / "train", progress=False)
 
 
 def test_a_cut_store_is_named(utterances, tmp_path):

@@ -11,9 +11,12 @@ from geomix.speech.manifest import (
     Utterance,
     original_id,
     perturbed_samples,
+    read_lines,
     read_manifest,
     speed_fraction,
     summary,
+    unfit_name,
+    unfit_text,
     write_manifest,
 )
 
@@ -112,3 +115,62 @@ def test_a_missing_manifest_and_a_tab_are_named(tmp_path):
     with pytest.raises(UserError, match="b-1-0001 has a tab"):
         write_manifest(tmp_path / "train.tsv", [bad])
     assert not (tmp_path / "train.tsv").exists()
+
+
+def test_audio_below_a_given_root_is_relative_to_the_manifest(tmp_path):
+    path = tmp_path / "own" / "train-0" / "manifest" / "train.tsv"
+    write_manifest(path, utterances(tmp_path / "own"), root=tmp_path / "own")
+    assert [line.split("\t")[2] for line in path.read_text().splitlines()[1:]] == [
+        "/elsewhere/a.flac",
+        "../../audio/b.flac",
+        "../../audio/c.flac",
+    ]
+    assert read_manifest(path) == sorted(utterances(tmp_path / "own"), key=lambda u: u.id)
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+def test_a_byte_order_mark_is_skipped_and_line_ends_are_one(tmp_path, ends):
+    """kaldi#3702. A line separator of Unicode within a line is none."""
+    path = tmp_path / "text"
+    path.write_bytes(b"\xef\xbb\xbf" + ends.join(["u1 ÉTÉ", "u2 A\u2028B", ""]).encode())
+    assert read_lines(path, "") == ["u1 ÉTÉ", "u2 A\u2028B"]
+    path.write_bytes(b"\xef\xbb\xbfu1 \xff")
+    with pytest.raises(UserError, match="byte 6 is not UTF-8"):
+        read_lines(path, "")
+    path.write_bytes("u1 A".encode("utf-16"))
+    with pytest.raises(UserError, match="byte 0 is not UTF-8"):
+        read_lines(path, "")
+    with pytest.raises(UserError, match=r"cannot be read \(Is a directory\)"):
+        read_lines(tmp_path, "name a file")
+
+
+def test_a_prepared_manifest_with_a_mark_is_read(tmp_path):
+    write_manifest(tmp_path / "train.tsv", utterances(tmp_path))
+    plain = read_manifest(tmp_path / "train.tsv")
+    (tmp_path / "train.tsv").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "train.tsv").read_bytes())
+    assert read_manifest(tmp_path / "train.tsv") == plain
+
+
+def test_names_that_no_table_can_carry():
+    for name in ("", "a b", "a\tb", "a\u00a0b", "a\u2028b", "a/b", "a\x00", "a\x1b", "\ufeffa", "a\u200b", "x" * 201):
+        assert unfit_name(name), repr(name)
+    for name in ("a-1-0000", "Zoë", "张", "a.b_c(1)", "x" * 200):
+        assert unfit_name(name) is None
+
+
+def test_texts_that_no_tokenizer_gives_back():
+    for text in (
+        "A <unk> B",
+        "A<unk>",
+        "<s>",
+        "A </s>",
+        "<blank> A",
+        "<sos/eos>",
+        "A\u2581B",
+        "A\x00",
+        "\ufeffA",
+        "A\x1bB",
+    ):
+        assert unfit_text(text), repr(text)
+    for text in ('IT\'S "FINE"', "<noise> A", "हिन्दी", "می\u200cخواهم", "A_B", "<UNK>"):
+        assert unfit_text(text) is None

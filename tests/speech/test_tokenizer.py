@@ -5,6 +5,7 @@ import pytest
 
 from geomix.errors import UserError
 from geomix.speech.corpora import harbour
+from geomix.speech.manifest import unfit_text
 from geomix.speech.tokenizer import Tokenizer, train_tokenizer
 
 RANDOM = np.random.default_rng(0)
@@ -117,3 +118,54 @@ def test_a_listing_that_is_not_the_models_is_refused(trained, tmp_path):
         (tmp_path / "tokens.txt").write_text("\n".join(changed) + "\n")
         with pytest.raises(UserError, match=r"tokens\.txt: is not"):
             Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word"])
+@pytest.mark.parametrize(
+    "symbol", ["<unk>", "<s>", "</s>", "<blank>", "<sos/eos>", "\u2581", "A\u2581B", "X<unk>Y", "\0"]
+)
+def test_a_text_with_a_reserved_symbol_is_refused_by_name(tmp_path, kind, symbol):
+    """sentencepiece#742: it maps <unk>, <s> and </s> to symbols of its own."""
+    with pytest.raises(UserError, match="holds the (reserved symbol|control character)") as error:
+        train_tokenizer([*TEXTS, f"YES {symbol} NO"], tmp_path, kind, 150 if kind in ("unigram", "bpe") else None)
+    assert "size" not in str(error.value) and "YES" in str(error.value)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_size_that_nobody_gave_is_not_blamed(tmp_path, monkeypatch):
+    """Whatever SentencePiece says of the size that was computed, the person reads of the texts."""
+    said = "Vocabulary size too high (9). Please set it to a value <= 8."
+
+    def train(**options):
+        raise RuntimeError(f"INTERNAL: {said}")
+
+    for texts, kind in (([f"{'A' * 1_100_000} B", "C"], "word"), (["A B"], "word"), (["A B"], "char")):
+        with pytest.raises(UserError, match=r"SentencePiece finds \d of the \d (words|characters) of") as error:
+            train_tokenizer(texts, tmp_path, kind)
+        assert "size" not in str(error.value) and "None" not in str(error.value)
+        monkeypatch.setattr("sentencepiece.SentencePieceTrainer.train", train)
+
+
+def test_a_word_too_long_for_sentencepiece_is_named(tmp_path):
+    for word in ("A" * 70_000, "É" * 40_000, "张" * 25_000):
+        with pytest.raises(UserError, match=rf"the longest word has {len(word)} letters \({word[:60]}\.\.\.\)"):
+            train_tokenizer(["A B", f"{word} B"], tmp_path, "word")
+        assert not any(tmp_path.iterdir())
+
+
+def test_a_decoded_unknown_is_no_word_of_a_prepared_reference(trained):
+    """Preparation refuses <unk> in transcripts, so no reference holds what an unknown decodes to."""
+    for kind in ("word", "char", "unigram", "bpe"):
+        tokenizer = Tokenizer.load(trained[kind])
+        text = tokenizer.decode([2, tokenizer.unk_id, 3])
+        assert "<unk>" in text.split() and unfit_text(text)
+
+
+def test_a_listing_with_a_byte_order_mark_is_read_and_a_damaged_model_named(tmp_path):
+    train_tokenizer(TEXTS, tmp_path, "char")
+    tokens = Tokenizer.load(tmp_path).tokens
+    (tmp_path / "tokens.txt").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "tokens.txt").read_bytes())
+    assert Tokenizer.load(tmp_path).tokens == tokens
+    (tmp_path / "tokenizer.model").write_bytes((tmp_path / "tokenizer.model").read_bytes()[:100])
+    with pytest.raises(UserError, match=r"tokenizer\.model: is no SentencePiece model"):
+        Tokenizer.load(tmp_path)

@@ -13,12 +13,13 @@ from geomix.files import read_json
 from geomix.models.conformer import ConformerCTC
 from geomix.speech import training_task
 from geomix.speech.augmentation import SpecAugment
-from geomix.speech.corpora import prepare_corpus
 from geomix.speech.features import FeatureStore, write_features, write_normalisation
 from geomix.speech.manifest import read_manifest, write_manifest
 from geomix.speech.scoring import read_text
 from geomix.speech.tokenizer import Tokenizer, train_tokenizer
 from geomix.speech.training_task import PreparedData, SpeechTask, average_arm, build_model, decode_set, train_arm
+
+from .corpus_builders import prepare_corpus
 
 CPU = torch.device("cpu")
 SETTINGS = {

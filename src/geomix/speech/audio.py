@@ -1,4 +1,4 @@
-"""Reading audio: mono, 16 kHz, whole; anything else ends in one sentence."""
+"""Reading audio: mono, 16 kHz, whole, finite; anything else ends in one sentence."""
 
 from __future__ import annotations
 
@@ -10,62 +10,118 @@ import numpy as np
 import soundfile
 
 from geomix.errors import UserError
+from geomix.speech.audio_headers import COPY_AGAIN, source_of
 from geomix.speech.manifest import SAMPLE_RATE, perturbed_samples, speed_fraction
 
 if TYPE_CHECKING:
     import torch
 
+# the formats whose stated length is compared with their content, here or by their decoder
+_FORMATS = ("WAV", "WAVEX", "RF64", "AIFF", "AU", "CAF", "W64", "NIST", "FLAC", "OGG", "MP3", "MPEG")
+_UNSTATED = 2**63 - 1  # libsndfile's number of samples for a FLAC that does not state it
+_LARGEST = 2.0**31
+"""Samples beyond this (full scale is 1, that of 32-bit integers 2**31) are no sound: their power would overflow."""
+_BLOCK = 1 << 20
+
 
 def read_audio(path: str | os.PathLike) -> np.ndarray:
-    """All samples of a mono 16 kHz file as float32 in [-1, 1), shape (samples,)."""
-    return _decode(path, "float32")
+    """All samples of a mono 16 kHz file as float32, in [-1, 1) but for files of floating point, shape (samples,).
+
+    Raises
+    ------
+    UserError
+        For a file that cannot be decoded, holds less than its header states, has another rate or more channels, or a
+        sample that is not finite.
+    """
+    return _decode(path)[0]
 
 
 def inspect_audio(path: str | os.PathLike) -> tuple[int, str]:
-    """Decode a file fully and return its number of samples and the MD5 of its 16-bit samples.
+    """Decode a file fully and return its number of samples and the SHA-256 of the samples that `read_audio` gives.
 
-    A FLAC file carries both in its header (STREAMINFO); what was decoded must agree with it, so that a truncated or
-    damaged file is found here and not in the middle of a training.
+    What was decoded must have the length that the header states and, in a FLAC file, the MD5 there (STREAMINFO), so
+    that a truncated or damaged file is found here and not in the middle of a training.
     """
-    samples = _decode(path, "int16")
-    digest = hashlib.md5(samples.astype("<i2", copy=False).tobytes(), usedforsecurity=False).hexdigest()
+    samples, subtype = _decode(path)
     stored = _flac_md5(path)
-    if stored is not None and stored != digest:
-        raise UserError(f"{path}: the decoded samples do not have the MD5 {stored} of its header: {_COPY_AGAIN}")
-    return len(samples), digest
+    if stored is not None and _integer_md5(samples, subtype) not in (None, stored):
+        raise UserError(f"{path}: the decoded samples do not have the MD5 {stored} of its header: {COPY_AGAIN}")
+    return len(samples), hashlib.sha256(samples.astype("<f4", copy=False).tobytes()).hexdigest()
 
 
-_COPY_AGAIN = "the file is damaged, copy it again from its source"
+class _Sequential(soundfile.SoundFile):
+    """A file that is read to its end and never sought in: the end of a FLAC that states no length cannot be sought."""
+
+    def seekable(self) -> bool:
+        return False
 
 
-def _decode(path: str | os.PathLike, dtype: str) -> np.ndarray:
+def _decode(path: str | os.PathLike) -> tuple[np.ndarray, str]:
+    """Samples (float32) and libsndfile's name of their form in the file (PCM_16, ...)."""
     try:
-        with soundfile.SoundFile(path) as file:
+        with _Sequential(source_of(path)) as file:
+            if file.format not in _FORMATS:
+                raise UserError(f"{path}: a {file.format_info} file, whose length is not checked: convert it to FLAC")
             if file.samplerate != SAMPLE_RATE:
                 raise UserError(
                     f"{path}: the sample rate is {file.samplerate} Hz: resample it to {SAMPLE_RATE} Hz (sox IN -r 16k OUT)"
                 )
             if file.channels != 1:
                 raise UserError(f"{path}: it has {file.channels} channels: mix it down to one (sox IN -c 1 OUT)")
-            expected, samples = file.frames, file.read(dtype=dtype)
-    except (soundfile.SoundFileError, OSError) as error:
+            expected, subtype = file.frames, file.subtype
+            blocks, left = [np.empty(0, np.float32)], expected  # never more than stated: tags may follow the samples
+            while left:
+                blocks.append(file.read(min(left, _BLOCK), dtype="float32"))
+                left = left - len(blocks[-1]) if len(blocks[-1]) == _BLOCK else 0
+    except UserError:
+        raise
+    except Exception as error:  # of any library: the person needs the file's name
         if not os.path.exists(path):
             raise UserError(f"{path}: no such audio file: mend the path or put the file there") from None
-        reason = str(getattr(error, "error_string", error)).strip().rstrip(".")
-        raise UserError(f"{path}: cannot be decoded ({reason}): {_COPY_AGAIN}") from None
-    if len(samples) != expected:
-        raise UserError(f"{path}: {len(samples)} samples decoded, {expected} in its header: {_COPY_AGAIN}")
-    return samples
+        reason = getattr(error, "error_string", None) or getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: cannot be decoded ({str(reason).strip().rstrip('.')}): {COPY_AGAIN}") from None
+    samples = np.concatenate(blocks)
+    if expected not in (len(samples), _UNSTATED):
+        raise UserError(f"{path}: {len(samples)} samples decoded, {expected} in its header: {COPY_AGAIN}")
+    _check_finite(path, samples)
+    return samples, subtype
+
+
+def _check_finite(path: str | os.PathLike, samples: np.ndarray) -> None:
+    sound = np.abs(samples) <= _LARGEST  # False for NaN too
+    if sound.all():
+        return
+    first = int(sound.argmin())
+    raise UserError(
+        f"{path}: sample {first} (at {first / SAMPLE_RATE:.4f} s) is {samples[first]}: "
+        "export the recording again, with finite samples"
+    )
+
+
+def _integer_md5(samples: np.ndarray, subtype: str) -> str | None:
+    """MD5 of float32 samples as the integers of a FLAC file of up to 24 bits; None for another form.
+
+    float32 has 24 bits of mantissa: the integers come back exactly.
+    """
+    bits = {"PCM_S8": 8, "PCM_16": 16, "PCM_24": 24}.get(subtype)
+    if bits is None:
+        return None
+    integers = np.round(samples * np.float32(1 << (bits - 1))).astype("<i4")
+    packed = integers.view(np.uint8).reshape(-1, 4)[:, : bits // 8]
+    return hashlib.md5(packed.tobytes(), usedforsecurity=False).hexdigest()
 
 
 def _flac_md5(path: str | os.PathLike) -> str | None:
-    """MD5 of the decoded samples as a 16-bit FLAC's STREAMINFO states it (RFC 9639, 8.2), None where there is none."""
+    """MD5 of the decoded samples as a FLAC's STREAMINFO states it (RFC 9639, 8.2), None where there is none.
+
+    Only for 8, 16 and 24 bits: libsndfile reads other widths as the next larger one of these.
+    """
     with open(path, "rb") as file:
         head = file.read(42)
     if head[:4] != b"fLaC" or len(head) < 42:
         return None
     bits_per_sample = ((int.from_bytes(head[20:22], "big") >> 4) & 31) + 1
-    return head[26:42].hex() if bits_per_sample == 16 and any(head[26:42]) else None
+    return head[26:42].hex() if bits_per_sample in (8, 16, 24) and any(head[26:42]) else None
 
 
 def perturb_speed(waveform: torch.Tensor, factor: float) -> torch.Tensor:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from geomix.errors import UserError
 from geomix.files import write_text
 
 if TYPE_CHECKING:
@@ -36,8 +40,16 @@ def log_prob_batches(
 ) -> Iterator[tuple[list[str], torch.Tensor, torch.Tensor]]:
     """The encoder over batches of about equal length: (ids, log-probs (B, T', V) float32, lengths (B,)) of each.
 
+    Utterances too short for one output frame come last, in a batch of their own with lengths 0, and are warned of by id:
+    greedy decoding finds no label in them, and CTC's loss cannot align them.
+
     batch_seconds : padded audio in a batch (100 frames a second); one utterance is always taken.
     No autocast is active: which label is largest depends on more digits than bf16 has.
+
+    Raises
+    ------
+    UserError
+        When a log-probability of a real frame is NaN, which would count as blank; it names the utterance.
     """
     import torch
 
@@ -45,21 +57,71 @@ def log_prob_batches(
 
     source = FrameSource(store, ids, device, resident=False)
     frames = {i: len(store[i]) for i in ids}
+    outputs = model.subsampled_lengths(torch.tensor([frames[i] for i in ids])).tolist()
+    short = [i for i, output in zip(ids, outputs, strict=True) if output < 1]
+    for batch in _batches(frames, set(ids).difference(short), 100 * batch_seconds):
+        lengths = [frames[i] for i in batch]
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            log_probs, found = model.log_probs(source.batch(batch, lengths), torch.tensor(lengths, device=device))
+        _check_numbers(batch, log_probs, found)
+        yield batch, log_probs, found
+    if short:
+        _warn_once(
+            "too short for one output frame of the model, and therefore with an empty hypothesis: "
+            f"{' '.join(sorted(short))}"
+        )
+        least = max(frames[i] for i in short)
+        least = next(n for n in itertools.count(least) if int(model.subsampled_lengths(torch.tensor([n]))[0]) >= 1)
+        # the model says how many labels there are and where it computes; none of this frame is read
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            padded = torch.zeros(1, least, store[short[0]].shape[1], device=device)
+            log_probs, found = model.log_probs(padded, torch.tensor([least], device=device))
+        yield short, log_probs.expand(len(short), -1, -1), torch.zeros_like(found).expand(len(short))
+
+
+def _batches(frames: Mapping[str, int], ids: Iterable[str], limit: float) -> Iterator[list[str]]:
+    """Ids by falling length in batches of at most `limit` padded frames, or of one utterance."""
     batch: list[str] = []
-    for i in [*sorted(ids, key=lambda i: (-frames[i], i)), None]:
-        if batch and (i is None or (len(batch) + 1) * frames[batch[0]] > 100 * batch_seconds):
-            lengths = [frames[b] for b in batch]
-            with torch.no_grad(), torch.autocast(device.type, enabled=False):
-                yield batch, *model.log_probs(source.batch(batch, lengths), torch.tensor(lengths, device=device))
+    for i in sorted(ids, key=lambda i: (-frames[i], i)):
+        if batch and (len(batch) + 1) * frames[batch[0]] > limit:
+            yield batch
             batch = []
-        batch = [*batch, i] if i is not None else batch
+        batch = [*batch, i]
+    if batch:
+        yield batch
+
+
+def _check_numbers(ids: Sequence[str], log_probs: torch.Tensor, lengths: torch.Tensor) -> None:
+    import torch
+
+    real = torch.arange(log_probs.shape[1], device=log_probs.device)[None] < lengths.to(log_probs.device)[:, None]
+    wrong = (log_probs.isnan().any(-1) & real).nonzero()
+    if len(wrong):
+        row, frame = wrong[0].tolist()
+        raise UserError(
+            f"utterance {ids[row]}: the model gives NaN at output frame {frame}: its weights or this utterance's "
+            "features are not finite: look at the training's log and prepare the features again"
+        )
+
+
+@functools.cache
+def _warn_once(sentence: str) -> None:
+    """Print a warning once in a process: the dev set is decoded after every epoch."""
+    print(f"geomix: warning: {sentence}", file=sys.stderr, flush=True)
 
 
 def greedy_labels(log_probs: torch.Tensor, lengths: torch.Tensor) -> tuple[list[list[int]], int]:
     """Most probable label of each frame, collapsed, per utterance; and how many of the real frames were blank.
 
     log_probs : (B, T', V) float32; lengths : (B,), frames at and beyond a length are not looked at.
+
+    Raises
+    ------
+    UserError
+        When a real frame holds a NaN: the largest of its labels is none of them.
     """
+    ids = (f"{row + 1} of the batch" for row in range(len(log_probs)))
+    _check_numbers(list(ids), log_probs, lengths)
     paths = [
         path[:length] for path, length in zip(log_probs.float().argmax(-1).tolist(), lengths.tolist(), strict=True)
     ]

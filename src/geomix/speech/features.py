@@ -18,7 +18,7 @@ import torch
 from geomix import files
 from geomix.errors import UserError
 from geomix.speech.audio import perturb_speed, read_audio
-from geomix.speech.manifest import SAMPLE_RATE, Utterance
+from geomix.speech.manifest import SAMPLE_RATE, SAMPLES_WITHOUT_FRAME, Utterance, read_lines
 from geomix.speech.parallel import Progress, processors
 
 N_FFT = 512
@@ -72,10 +72,15 @@ def log_mel(waveform: torch.Tensor | np.ndarray, n_mels: int = N_MELS) -> torch.
     Returns
     -------
     (..., samples // 160 + 1, n_mels) in the dtype of the waveform; a tensor for a tensor, an array for an array.
+
+    Raises
+    ------
+    UserError
+        For a waveform of 256 samples or fewer, and for samples that are not finite or whose power overflows.
     """
     if isinstance(waveform, np.ndarray):
         return log_mel(torch.from_numpy(waveform), n_mels).numpy()
-    if waveform.shape[-1] <= N_FFT // 2:
+    if waveform.shape[-1] <= SAMPLES_WITHOUT_FRAME:
         raise UserError(f"a waveform of {waveform.shape[-1]} samples is too short for features: give more than 256")
     window, filters = _window_and_filters(n_mels, waveform.dtype, waveform.device)
     spectrum = torch.stft(
@@ -90,6 +95,12 @@ def log_mel(waveform: torch.Tensor | np.ndarray, n_mels: int = N_MELS) -> torch.
     )
     power = torch.view_as_real(spectrum.transpose(-1, -2)).square().sum(-1)
     features = (power @ filters).clamp(min=FLOOR).log()
+    if not torch.isfinite(features).all():
+        # to a model NaN is one number like another: it would come back as silence
+        raise UserError(
+            f"a waveform whose largest sample is {float(waveform.abs().max()):g} has no finite features: "
+            "give finite samples, in [-1, 1) as a rule"
+        )
     return features.reshape(*waveform.shape[:-1], *features.shape[-2:])
 
 
@@ -132,7 +143,11 @@ def write_features(
                     f"{utterance.path}: {len(waveform)} samples at speed {utterance.speed}, {utterance.samples} in the "
                     "manifest: the audio changed, prepare the corpus again"
                 )
-            block = memoryview(log_mel(waveform).numpy().astype(dtype, copy=False)).cast("B")
+            try:
+                frames = log_mel(waveform).numpy()
+            except UserError as error:
+                raise UserError(f"{utterance.path}: utterance {utterance.id}: {error}") from None
+            block = memoryview(frames.astype(dtype, copy=False)).cast("B")
             offset = int(starts[number]) * bytes_per_frame
             while block:
                 written = os.pwrite(file.fileno(), block, offset)
@@ -174,16 +189,17 @@ class FeatureStore(Mapping[str, np.ndarray]):
         parts, where = [], {}
         for prefix in prefixes:
             index = _index_path(prefix)
-            try:
-                header, *rows = index.read_text(encoding="utf-8").splitlines()
-            except FileNotFoundError:
-                raise UserError(f"{index}: no such features: run the step that computes them") from None
+            if not index.exists():
+                raise UserError(f"{index}: no such features: run the step that computes them")
+            header, *rows = read_lines(index, "run the step that computes the features")
             suffix = header.split("\t")[-1]
             dtype = next((d for d, s in _SUFFIXES.items() if s == suffix), None)
             data = Path(f"{prefix}.{suffix}")
             start = 0
             for row in rows:
-                utterance_id, frames = row.split("\t")
+                utterance_id, _, frames = row.partition("\t")
+                if not frames.isdecimal():
+                    raise UserError(f"{index}: {row!r} is not an id, a tab and a number: compute the features again")
                 if utterance_id in where:
                     raise UserError(f"{index}: utterance {utterance_id} is in another opened store too: open one only")
                 where[utterance_id] = (len(parts), start, int(frames))

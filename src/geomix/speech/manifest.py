@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import os
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,18 +19,28 @@ from geomix.errors import UserError
 SAMPLE_RATE = 16_000
 """Samples a second of all audio (Hz)."""
 
+SAMPLES_WITHOUT_FRAME = 256
+"""A waveform of so many samples or fewer has no feature frame: the transform reflects 256 samples at either end."""
+
+RESERVED = ("<unk>", "<s>", "</s>", "<blank>", "<sos/eos>", "\u2581")
+"""What tokenizers keep for themselves: SentencePiece's and ESPnet's symbols, and the mark that stands for a space."""
+
 _COLUMNS = ("id", "speaker", "path", "samples", "speed", "text")
 _PREFIX = re.compile(r"^sp\d+(\.\d+)?-")
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What a corpus reader finds: an utterance whose audio nobody has looked at yet."""
+    """What a corpus reader finds: an utterance whose audio nobody has looked at yet.
+
+    `path` is the audio's, `listing` that of the file with the transcript.
+    """
 
     id: str
     speaker: str
     path: str
     text: str
+    listing: str
 
 
 @dataclass(frozen=True)
@@ -80,29 +92,70 @@ def original_id(utterance_id: str) -> str:
     return _PREFIX.sub("", utterance_id)
 
 
+def unfit_name(name: str) -> str | None:
+    """Why no file format of the workflow carries `name` as an id or a speaker; None when all do.
+
+    Kaldi's tables split at white space, features and speed copies are named by ids.
+    """
+    if not name:
+        return "is empty"
+    if len(name.encode(errors="surrogatepass")) > 200:
+        return "is longer than 200 bytes"
+    for character in name:
+        if character.isspace():
+            return "has white space in it"
+        if character == "/":
+            return "has a '/' in it"
+        if not character.isprintable():
+            return f"has the invisible character U+{ord(character):04X} in it"
+    return None
+
+
+def unfit_text(text: str) -> str | None:
+    """The first thing in a transcript that no tokenizer can give back: a reserved symbol or a control character."""
+    for symbol in RESERVED:
+        if symbol in text:
+            return f"the reserved symbol {symbol}" + (" (U+2581)" if symbol == "\u2581" else "")
+    for character in text:
+        if unicodedata.category(character) in ("Cc", "Cs") or character == "\ufeff":
+            return f"the control character U+{ord(character):04X}"
+    return None
+
+
 def read_lines(path: str | os.PathLike, cure: str) -> list[str]:
-    """Lines of a UTF-8 text file, split at line feeds alone; `cure` ends the sentence when there is no such file."""
+    """Lines of a UTF-8 text file, split at line feeds alone; `cure` ends the sentence when there is no such file.
+
+    A byte-order mark at the start is skipped; CR LF and CR count as a line feed.
+    """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        content = Path(path).read_bytes()
     except FileNotFoundError:
         raise UserError(f"{path}: no such file: {cure}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}): {cure}") from None
+    mark = len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0
+    try:
+        text = content[mark:].decode()
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
-    return text.removesuffix("\n").split("\n")
+        raise UserError(f"{path}: byte {mark + error.start} is not UTF-8: save the file as UTF-8") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
 
 
-def write_manifest(path: str | os.PathLike, utterances: Iterable[Utterance]) -> None:
+def write_manifest(
+    path: str | os.PathLike, utterances: Iterable[Utterance], root: str | os.PathLike | None = None
+) -> None:
     """Write a manifest (TSV, sorted by id), whole or not at all.
 
-    Audio that lies in the corpus folder (the parent of the manifest's folder) is named relative to the manifest, so
-    that a corpus folder can be moved; other audio keeps its absolute path.
+    Audio that lies below `root` (by default the parent of the manifest's folder) is named relative to the manifest, so
+    that such a folder can be moved; other audio keeps its absolute path.
     """
     path = Path(path)
     folder = path.parent.resolve()
+    root = folder.parent if root is None else Path(root).resolve()
     lines = ["\t".join(_COLUMNS)]
     for utterance in sorted(utterances, key=lambda u: u.id):
         audio = Path(utterance.path).absolute()
-        if audio.is_relative_to(folder.parent):
+        if audio.is_relative_to(root):
             audio = Path(os.path.relpath(audio, folder))
         fields = (utterance.id, utterance.speaker, str(audio), str(utterance.samples), repr(utterance.speed))
         fields = (*fields, utterance.text)

@@ -12,6 +12,7 @@ import sentencepiece
 
 from geomix import files
 from geomix.errors import UserError
+from geomix.speech.manifest import read_lines, unfit_text
 
 BLANK, UNK, SOS_EOS = "<blank>", "<unk>", "<sos/eos>"
 KINDS = ("unigram", "bpe", "char", "word")
@@ -39,19 +40,39 @@ def train_tokenizer(
         raise UserError(f"{folder}: no text to train a tokenizer on: check the training manifest")
     if size is None and kind in ("unigram", "bpe"):
         raise UserError(f"tokenizer kind {kind}: needs a size: add it to the config, 300 for instance")
+    for text in texts:
+        if unfit := unfit_text(text):
+            raise UserError(f"the training text {_shown(text)!r} holds {unfit}, which a tokenizer loses: spell it out")
     units = len({unit for text in texts for unit in (text.split() if kind == "word" else text.replace(" ", "▁"))})
     if kind == "char" and not any(" " in text for text in texts):
         units += 1  # the word mark stands before the first word too
     largest = units + 3 if kind in ("char", "word") else None
+    if largest is not None and (size or largest) > largest:
+        raise UserError(_too_large(kind, size, largest))
+    model = _train(texts, kind, size, size or largest, units)
+    try:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    except RuntimeError as error:
+        word = max((word for text in texts for word in text.split()), key=len)
+        raise UserError(
+            f"tokenizer of kind {kind}: SentencePiece cannot load its own model ({_one_line(error)}); the longest word has "
+            f"{len(word)} letters ({_shown(word)}): split it in its transcript, or take another kind"
+        ) from None
+    pieces = [processor.id_to_piece(i) for i in range(_FIRST_PIECE, processor.get_piece_size())]
+    with files.atomic_path(Path(folder) / "tokenizer.model") as temporary:
+        temporary.write_bytes(model)
+    files.write_text(Path(folder) / "tokens.txt", "\n".join([BLANK, UNK, *pieces, SOS_EOS]) + "\n")
+
+
+def _train(texts: Sequence[str], kind: str, asked: int | None, size: int, units: int) -> bytes:
+    """A SentencePiece model of `size` tokens; `asked` is the size that the person gave, `units` what the texts hold."""
     model = io.BytesIO()
     try:
-        if largest is not None and (size or largest) > largest:
-            raise UserError(_too_large(kind, size, largest))
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(texts),
             model_writer=model,
             model_type=kind,
-            vocab_size=size or largest,
+            vocab_size=size,
             character_coverage=1.0,
             normalization_rule_name="identity",
             max_sentence_length=1 << 20,
@@ -61,24 +82,34 @@ def train_tokenizer(
         )
     except RuntimeError as error:
         limit = re.search(r"<= (\d+)", str(error))
+        if limit and asked is None:
+            raise UserError(
+                f"tokenizer of kind {kind}: SentencePiece finds {int(limit[1]) - 3} of the {units} {_UNITS[kind]} of the "
+                "training text: look for odd symbols or a transcript of megabytes in it"
+            ) from None
         if limit:
-            raise UserError(_too_large(kind, size, int(limit[1]))) from None
-        if "required_chars" in str(error) or "smaller" in str(error):
-            raise UserError(f"tokenizer size {size}: too small, give at least {units + 3}") from None
-        raise UserError(f"tokenizer of kind {kind} and size {size}: SentencePiece says {_last_line(error)}") from None
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    pieces = [processor.id_to_piece(i) for i in range(_FIRST_PIECE, processor.get_piece_size())]
-    with files.atomic_path(Path(folder) / "tokenizer.model") as temporary:
-        temporary.write_bytes(model.getvalue())
-    files.write_text(Path(folder) / "tokens.txt", "\n".join([BLANK, UNK, *pieces, SOS_EOS]) + "\n")
+            raise UserError(_too_large(kind, asked, int(limit[1]))) from None
+        if asked and ("required_chars" in str(error) or "smaller" in str(error)):
+            raise UserError(f"tokenizer size {asked}: too small, give at least {units + 3}") from None
+        wanted = f"kind {kind}" + (f" and size {asked}" if asked else "")
+        raise UserError(f"tokenizer of {wanted}: SentencePiece says {_one_line(error)}") from None
+    return model.getvalue()
+
+
+_UNITS = {"word": "words", "char": "characters"}
 
 
 def _too_large(kind: str, size: int | None, largest: int) -> str:
     return f"tokenizer size {size}: too large for the training text, {kind} gives {largest} at most: lower the size"
 
 
-def _last_line(error: RuntimeError) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
+
+
+def _shown(text: str) -> str:
+    """A text, or the beginning of a long one."""
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def copy_tokenizer(folder: str | os.PathLike, out: str | os.PathLike) -> None:
@@ -107,8 +138,13 @@ class Tokenizer:
         for path in (model, listing):
             if not path.exists():
                 raise UserError(f"{path}: no such file: train the tokenizer first")
-        processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
-        tokens = listing.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        try:
+            processor = sentencepiece.SentencePieceProcessor(model_proto=model.read_bytes())
+        except (RuntimeError, OSError) as error:
+            raise UserError(
+                f"{model}: is no SentencePiece model ({_one_line(error)}): train the tokenizer again"
+            ) from None
+        tokens = read_lines(listing, "train the tokenizer first")
         pieces = [processor.id_to_piece(i) for i in range(_FIRST_PIECE, processor.get_piece_size())]
         if tokens != [BLANK, UNK, *pieces, SOS_EOS]:
             raise UserError(

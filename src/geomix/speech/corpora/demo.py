@@ -11,17 +11,21 @@ import ctypes
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from geomix.errors import UserError
-from geomix.speech.corpora.folder import read_folder
+from geomix.speech.corpora.folder import listings, read_split
 from geomix.speech.corpora.generated import generated, write_recording
 from geomix.speech.corpora.harbour import sentence
-from geomix.speech.manifest import SAMPLE_RATE, Recording
+from geomix.speech.manifest import SAMPLE_RATE
 from geomix.speech.parallel import processors
+
+__all__ = ["VOICES", "generate", "listings", "read_split", "speak_shard", "speakers"]
 
 ACCENT = "en-us"  # one accent: two take the model longer than the few minutes of this demo
 # espeak-ng's voice variants but the robots, dealt out in the order of the alphabet, so that train, dev and test are speakers of one population
@@ -41,25 +45,26 @@ _FIRST_NUMBER = {"train": 100, "dev": 300, "test": 400}
 _SHARDS = 8
 
 
-def read_split(corpus: dict, split: str, out: Path) -> list[Recording]:
-    """Recordings of one split (train, dev, test), generated under `<out>/audio` first if they are not there.
+def generate(corpus: Mapping[str, Any], folder: Path) -> None:
+    """Write the splits train, dev and test to `folder`.
 
     Config keys: seed (default 0); minutes of speech to train on (52), dev_minutes (3), test_minutes (8); snr_db, the
     range of signal-to-noise ratios in dB ([20, 40]).
     """
-    low, high = corpus.get("snr_db", (20, 40))
+    given = {key: value for key, value in corpus.items() if value is not None}
+    low, high = given.get("snr_db", (20, 40))
     settings = {
         "kind": "demo",
         "version": 6,
-        "seed": int(corpus.get("seed", 0)),
+        "seed": int(given.get("seed", 0)),
         "minutes": {
-            "train": float(corpus.get("minutes", 52)),
-            "dev": float(corpus.get("dev_minutes", 3)),
-            "test": float(corpus.get("test_minutes", 8)),
+            "train": float(given.get("minutes", 52)),
+            "dev": float(given.get("dev_minutes", 3)),
+            "test": float(given.get("test_minutes", 8)),
         },
         "snr_db": [float(low), float(high)],
     }
-    return read_folder(generated(out / "audio", settings, _write_corpus) / split)
+    generated(folder, settings, _write_corpus)
 
 
 def speakers() -> list[tuple[str, str, str]]:

@@ -6,11 +6,14 @@ utterances of 10) is used in this form; its published counts are asserted when t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from geomix.errors import UserError
 from geomix.speech.manifest import Recording, read_lines
 
+_LISTINGS = "*/*/*.trans.txt"
 _AN4 = {
     "train": {"utterances": 948, "speakers": 74, "words": 5442},
     "test": {"utterances": 130, "speakers": 10, "words": 773},
@@ -22,9 +25,14 @@ def published(name: str) -> dict[str, dict[str, int]]:
     return _AN4 if name == "an4" else {}
 
 
-def read_split(corpus: dict, split: str, out: Path) -> list[Recording]:
+def read_split(corpus: Mapping[str, Any], split: str) -> list[Recording]:
     """All recordings of one split folder, sorted by id; each transcript must have its FLAC and the reverse."""
     return read_folder(Path(corpus["path"]) / split)
+
+
+def listings(corpus: Mapping[str, Any], split: str) -> list[Path]:
+    """The files with the transcripts of one split folder."""
+    return sorted((Path(corpus["path"]) / split).glob(_LISTINGS))
 
 
 def read_folder(folder: Path) -> list[Recording]:
@@ -42,7 +50,7 @@ def read_folder(folder: Path) -> list[Recording]:
             raise UserError(f"{path}: {audio[path.stem]} has the same name: make each id unique")
         audio[path.stem] = path
     recordings: dict[str, Recording] = {}
-    for listing in sorted(folder.glob("*/*/*.trans.txt")):
+    for listing in sorted(folder.glob(_LISTINGS)):
         for line in read_lines(listing, "put it back"):
             utterance_id, _, text = line.strip().partition(" ")
             path = listing.parent / f"{utterance_id}.flac"
@@ -59,7 +67,9 @@ def read_folder(folder: Path) -> list[Recording]:
                     f"{listing}: the transcript of {utterance_id} is empty: write it, or remove it and its FLAC"
                 )
             speaker = listing.parent.parent.name
-            recordings[utterance_id] = Recording(utterance_id, speaker, str(path.absolute()), " ".join(text.split()))
+            recordings[utterance_id] = Recording(
+                utterance_id, speaker, str(path.absolute()), " ".join(text.split()), str(listing)
+            )
     for utterance_id, path in audio.items():
         if utterance_id not in recordings:
             raise UserError(

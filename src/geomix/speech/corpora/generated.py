@@ -11,17 +11,21 @@ import numpy as np
 import soundfile
 
 from geomix import files
+from geomix.errors import UserError
 from geomix.speech.manifest import SAMPLE_RATE
 
 
 def generated(folder: Path, settings: dict, write: Callable[[Path, dict], None]) -> Path:
     """The folder of a generated corpus: kept if it was made with these settings, else made by `write(folder, settings)`.
 
-    It is written beside its place and renamed when complete; settings.json in it says what it was made with.
+    It is written beside its place and renamed when complete; settings.json in it says what it was made with. A folder
+    that holds anything else is left alone.
     """
     marker = folder / "settings.json"
     if marker.exists() and files.read_json(marker) == settings:
         return folder
+    if folder.exists() and not marker.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder}: is no generated corpus and is left as it is: name another place, or remove it")
     building = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(building, ignore_errors=True)
     try:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from geomix.errors import UserError
 from geomix.speech.manifest import Recording, read_lines
 
 
-def read_split(corpus: dict, split: str, out: Path) -> list[Recording]:
+def listings(corpus: Mapping[str, Any], split: str) -> list[Path]:
+    """The tables of one data folder."""
+    return [Path(corpus["path"]) / split / table for table in ("wav.scp", "text", "utt2spk")]
+
+
+def read_split(corpus: Mapping[str, Any], split: str) -> list[Recording]:
     """Recordings of one data folder, sorted by id.
 
     wav.scp must name plain files, relative ones from the config's `audio_root` (default: the data folder); commands
     that end in a pipe and `segments` are refused. Without utt2spk every utterance is its own speaker.
     """
     folder = Path(corpus["path"]) / split
-    audio_root = Path(corpus.get("audio_root", folder))
+    audio_root = Path(corpus.get("audio_root") or folder)
     if (folder / "segments").exists():
         raise UserError(f"{folder / 'segments'}: segments are not read: cut the recordings first (extract-segments)")
     audio, texts = _read_table(folder / "wav.scp"), _read_table(folder / "text")
@@ -37,7 +44,8 @@ def read_split(corpus: dict, split: str, out: Path) -> list[Recording]:
                 f"{folder / 'text'}: the transcript of {utterance_id} is empty: write it or remove the line"
             )
         path = str((audio_root / command).absolute())
-        recordings.append(Recording(utterance_id, speakers[utterance_id], path, " ".join(texts[utterance_id].split())))
+        text = " ".join(texts[utterance_id].split())
+        recordings.append(Recording(utterance_id, speakers[utterance_id], path, text, str(folder / "text")))
     return recordings
 
 

@@ -12,8 +12,9 @@ import urllib.request
 from pathlib import Path
 
 from geomix.errors import UserError
-from geomix.speech.corpora.folder import read_folder
-from geomix.speech.manifest import Recording
+from geomix.speech.corpora.folder import listings, read_split
+
+__all__ = ["download", "listings", "published", "read_split"]
 
 # subset -> counts of the published corpus; characters count the spaces
 _COUNTS = {
@@ -38,11 +39,6 @@ _SHA256 = {
 def published(name: str) -> dict[str, dict[str, int]]:
     """Published counts by subset name; they hold whatever the corpus is called in the config."""
     return _COUNTS
-
-
-def read_split(corpus: dict, split: str, out: Path) -> list[Recording]:
-    """Recordings of one subset below the config's `path`, sorted by id."""
-    return read_folder(Path(corpus["path"]) / split)
 
 
 def download(subset: str, folder: str | os.PathLike, url: str = _URL, sha256: str | None = None) -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from geomix.errors import UserError
 from geomix.speech.manifest import Recording, read_lines
@@ -10,12 +12,17 @@ from geomix.speech.manifest import Recording, read_lines
 _COLUMNS = ("id", "speaker", "path", "text")
 
 
-def read_split(corpus: dict, split: str, out: Path) -> list[Recording]:
+def listings(corpus: Mapping[str, Any], split: str) -> list[Path]:
+    """The table of one split."""
+    return [Path(corpus["path"]) / f"{split}.tsv"]
+
+
+def read_split(corpus: Mapping[str, Any], split: str) -> list[Recording]:
     """Recordings of one table, sorted by id; further columns are ignored, relative paths start at the table's folder.
 
     A line is split at its tabs alone: quotes belong to the text.
     """
-    table = Path(corpus["path"]) / f"{split}.tsv"
+    (table,) = listings(corpus, split)
     header, *lines = read_lines(table, "correct path or the split's name in the config")
     columns = header.rstrip("\r").split("\t")
     for column in _COLUMNS:
@@ -35,5 +42,5 @@ def read_split(corpus: dict, split: str, out: Path) -> list[Recording]:
         if not text:
             raise UserError(f"{table}: the transcript of {utterance_id} is empty: write it or remove the line")
         path = str((table.parent / path).absolute())
-        recordings[utterance_id] = Recording(utterance_id, speaker, path, " ".join(text.split()))
+        recordings[utterance_id] = Recording(utterance_id, speaker, path, " ".join(text.split()), str(table))
     return [recordings[utterance_id] for utterance_id in sorted(recordings)]

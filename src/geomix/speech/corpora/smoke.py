@@ -5,13 +5,17 @@ A word is one note of the scale (HUSH is a burst of noise). Speakers differ in t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from geomix.speech.corpora.folder import read_folder
+from geomix.speech.corpora.folder import listings, read_split
 from geomix.speech.corpora.generated import generated, write_recording
-from geomix.speech.manifest import SAMPLE_RATE, Recording
+from geomix.speech.manifest import SAMPLE_RATE
+
+__all__ = ["WORDS", "generate", "listings", "read_split"]
 
 WORDS = ("DO", "RE", "MI", "FA", "SOL", "LA", "TI", "HUSH")
 # semitones above the tonic, spread over two and a half octaves so that neighbours fall into different mel bands
@@ -21,17 +25,18 @@ _TONIC = 330.0  # Hz
 _SPLITS = {"train": (8, 6), "dev": (4, 2), "test": (6, 3)}
 
 
-def read_split(corpus: dict, split: str, out: Path) -> list[Recording]:
-    """Recordings of one split (train, dev, test), generated under `<out>/audio` first if they are not there.
+def generate(corpus: Mapping[str, Any], folder: Path) -> None:
+    """Write the splits train, dev and test to `folder`.
 
     Config keys: seed (default 0), speakers and utterances (of each speaker, in train; defaults 8 and 6).
     """
+    given = {key: value for key, value in corpus.items() if value is not None}
     settings = {
-        "seed": corpus.get("seed", 0),
-        "speakers": corpus.get("speakers", _SPLITS["train"][0]),
-        "utterances": corpus.get("utterances", _SPLITS["train"][1]),
+        "seed": given.get("seed", 0),
+        "speakers": given.get("speakers", _SPLITS["train"][0]),
+        "utterances": given.get("utterances", _SPLITS["train"][1]),
     }
-    return read_folder(generated(out / "audio", {"kind": "smoke", "version": 1, **settings}, _write_corpus) / split)
+    generated(folder, {"kind": "smoke", "version": 1, **settings}, _write_corpus)
 
 
 def _write_corpus(folder: Path, settings: dict) -> None:

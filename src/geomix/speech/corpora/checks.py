@@ -1,0 +1,83 @@
+"""What holds across the splits of a corpus: seen in their manifests and summaries, without a look at the audio."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from geomix import files
+from geomix.errors import UserError
+from geomix.speech.corpora.preparation import SUMMARY
+from geomix.speech.corpora.splits import check_counts, choices
+from geomix.speech.manifest import Utterance, original_id, read_manifest
+
+_SUMMARY = ("utterances", "speakers", "words", "characters", "seconds", "speed_histogram", "hash")
+
+
+def check_corpus(
+    corpus: Mapping[str, Any], folders: Mapping[str, str | os.PathLike], out: str | os.PathLike
+) -> dict[str, Any]:
+    """Compare the prepared splits of a corpus and write its summary to `out`, whose content is returned.
+
+    Parameters
+    ----------
+    folders : split -> folder that `prepare_split` wrote, for train, dev and each test set
+
+    Returns
+    -------
+    name, kind, splits {split: summary}, dropped {train:, dev:}, speed_factors, original_train_seconds, speed_ratio,
+    max_seconds, min_seconds.
+
+    Raises
+    ------
+    UserError
+        For an utterance of train that is in another split too, an id that names two recordings, and counts that are
+        not the expected or published ones.
+    """
+    if missing := [split for split in choices(corpus) if split not in folders]:
+        raise UserError(f"corpus {corpus['name']}: split {missing[0]} is not prepared: prepare every split first")
+    splits = {}
+    for split in choices(corpus):
+        path = Path(folders[split]) / SUMMARY
+        splits[split] = files.read_json(path, "split", "sources", "dropped", "original_seconds", *_SUMMARY)
+        if splits[split]["split"] != split:
+            raise UserError(f"{path}: is of the split {splits[split]['split']}, not of {split}: prepare it again")
+        for source, counts in splits[split]["sources"].items():
+            check_counts(corpus, source, counts)
+    _check_ids(corpus["name"], folders, splits)
+    train = splits["train"]
+    content = {
+        "name": corpus["name"],
+        "kind": corpus["kind"],
+        "splits": {split: {key: found[key] for key in _SUMMARY} for split, found in splits.items()},
+        "dropped": {split: splits[split]["dropped"] for split in ("train", "dev")},
+        "speed_factors": [float(factor) for factor in corpus["speed_factors"]],
+        "original_train_seconds": train["original_seconds"],
+        "speed_ratio": train["seconds"] / train["original_seconds"],
+        "max_seconds": corpus["max_seconds"],
+        "min_seconds": corpus["min_seconds"],
+    }
+    files.write_json(out, content)
+    return content
+
+
+def _check_ids(name: str, folders: Mapping[str, str | os.PathLike], splits: Mapping[str, Mapping[str, Any]]) -> None:
+    """An id names one recording, in whatever split; and no utterance of train is in another split."""
+    seen: dict[str, Utterance] = {}
+    ids: dict[str, set[str]] = {}
+    for split, found in splits.items():
+        ids[split] = {original_id(i) for dropped in found["dropped"].values() for i in dropped}
+        for u in read_manifest(Path(folders[split]) / "manifest" / f"{split}.tsv"):
+            i = original_id(u.id)
+            ids[split].add(i)
+            first = seen.setdefault(i, u)
+            if (first.path, first.speaker, first.text) != (u.path, u.speaker, u.text):
+                raise UserError(f"{u.path}: id {i} is also that of {first.path}: make each id unique")
+    for split, others in ids.items():
+        shared = ids["train"] & others if split != "train" else ()
+        if shared:
+            raise UserError(
+                f"corpus {name}: utterance {min(shared)} is in train and in {split}: keep it in one of them"
+            )
