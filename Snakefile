@@ -78,10 +78,8 @@ localrules:
 # all that a study is asked for; a model is made only for what needs it
 STUDY_FILES = [
     *rules.report.output,
-    f"{RUN}/comparisons.json",
-    *of_study(f"{ARM}/record.json"),
+    *rules.report.input,
     *of_study(f"{ARM}/hyp/{{set}}/text"),
-    *of_study(f"{ARM}/score/{{set}}.json"),
     *of_study(f"{ARM}/score/{{set}}.tsv"),
 ]
 

@@ -22,6 +22,8 @@ rule report:
         study=f"{RUN}/study.json",
         corpus=f"{RUN}/corpus.json",
         records=of_study(f"{ARM}/record.json"),
+        logs=of_study(f"{ARM}/log.jsonl"),
+        diagnostics=of_study(f"{ARM}/diagnostics.json"),
         scores=of_study(f"{ARM}/score/{{set}}.json"),
         comparisons=f"{RUN}/comparisons.json",
         agreement=agreement_files,
