@@ -1,5 +1,6 @@
 """The store: who claims a training, what is restored, continued, forgotten and refused."""
 
+import errno
 import json
 import os
 import shutil
@@ -187,6 +188,20 @@ def test_a_copy_that_was_killed_is_made_again(tmp_path, monkeypatch):
     assert (folder / ".copy").exists() and list(folder.glob("epoch-*")) and not (folder / "last.ckpt").exists()
     more, _ = train(tmp_path / "more", epochs=4)
     assert more == folder and not (folder / ".copy").exists()
+    assert_same(more, whole)
+
+
+def test_a_full_disk_ends_a_copy_in_a_sentence(tmp_path, monkeypatch):
+    whole, _ = train(tmp_path / "whole", epochs=4)
+    short, _ = train(tmp_path / "more", epochs=3)
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(UserError, match=rf"the disk is full, {short} cannot be copied"):
+        patch.setattr(store.shutil, "copy2", full)
+        train(tmp_path / "more", epochs=4)
+    more, _ = train(tmp_path / "more", epochs=4)
     assert_same(more, whole)
 
 

@@ -206,12 +206,21 @@ def write_users(folder: Path, users: Iterable[User]) -> None:
 
 def stored(root: Path) -> list[Stored]:
     """All state folders of a store, by name."""
+    folders = sorted(path for path in _folders(Path(root)) if _HASH.fullmatch(path.name))
     found = []
-    for folder in sorted(path for path in _folders(Path(root)) if _HASH.fullmatch(path.name)):
-        about = read_json(folder / SETTINGS, "settings", "data") if (folder / SETTINGS).exists() else {}
-        finished = read_json(folder / FINISHED, "finished")["finished"] if (folder / FINISHED).exists() else None
-        found.append(Stored(folder, read_users(folder), about.get("settings", {}), about.get("data", {}), finished))
+    for folder in folders:
+        try:
+            found.append(_stored(folder))
+        except UserError:
+            if folder.exists():  # else it was forgotten while it was read
+                raise
     return found
+
+
+def _stored(folder: Path) -> Stored:
+    about = read_json(folder / SETTINGS, "settings", "data") if (folder / SETTINGS).exists() else {}
+    finished = read_json(folder / FINISHED, "finished")["finished"] if (folder / FINISHED).exists() else None
+    return Stored(folder, read_users(folder), about.get("settings", {}), about.get("data", {}), finished)
 
 
 # -- going on from fewer epochs
