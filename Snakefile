@@ -78,7 +78,7 @@ localrules:
 # all that a study is asked for; a model is made only for what needs it
 STUDY_FILES = [
     *rules.report.output,
-    *rules.report.input,
+    *(path for files in REPORTED.values() for path in ([files] if isinstance(files, str) else files)),
     *of_study(f"{ARM}/hyp/{{set}}/text"),
     *of_study(f"{ARM}/score/{{set}}.tsv"),
 ]

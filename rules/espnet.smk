@@ -205,7 +205,7 @@ rule agreement:
         "../workflow_scripts/espnet_agreement.py"
 
 
-def agreement_files(wildcards):
+def agreement_files():
     """What the report shows of the two tracks side by side; nothing for a study without the track espnet."""
     if "espnet" not in STUDY["tracks"]:
         return []

@@ -11,23 +11,24 @@ localrules:
     report_partial,
 
 
-def parity_files(wildcards):
-    """What the gate measured, and that it was passed; nothing for a study without a gate."""
-    return dict(parity=f"{RUN}/parity.json", gate=f"{RUN}/parity.passed") if config["gate"] else {}
+# what the page is made of: the gate's measurement and that it was passed are among it, unless the study has no gate
+REPORTED = dict(
+    study=f"{RUN}/study.json",
+    corpus=f"{RUN}/corpus.json",
+    records=of_study(f"{ARM}/record.json"),
+    logs=of_study(f"{ARM}/log.jsonl"),
+    diagnostics=of_study(f"{ARM}/diagnostics.json"),
+    scores=of_study(f"{ARM}/score/{{set}}.json"),
+    comparisons=f"{RUN}/comparisons.json",
+    agreement=agreement_files(),
+    references=rules.granite_table.output.csv if config["granite"] else [],
+    gate=[f"{RUN}/parity.json", f"{RUN}/parity.passed"] if config["gate"] else [],
+)
 
 
 rule report:
     input:
-        unpack(parity_files),
-        study=f"{RUN}/study.json",
-        corpus=f"{RUN}/corpus.json",
-        records=of_study(f"{ARM}/record.json"),
-        logs=of_study(f"{ARM}/log.jsonl"),
-        diagnostics=of_study(f"{ARM}/diagnostics.json"),
-        scores=of_study(f"{ARM}/score/{{set}}.json"),
-        comparisons=f"{RUN}/comparisons.json",
-        agreement=agreement_files,
-        references=rules.granite_table.output.csv if config["granite"] else [],
+        **REPORTED,
     output:
         csv=f"{RUN}/tables.csv",
         markdown=f"{RUN}/tables.md",

@@ -20,6 +20,7 @@ COMMANDS = {
     "claims": "what has been claimed and how it is known: measured, derived or not run",
     "transcribe": "decode audio files with a trained model",
     "status": "which runs of a study are done, running (with the time left) or failed",
+    "forget": "a run gives up its trainings; those that no run claims then are removed",
     "plan": "what a study will cost before it starts: jobs, hours, disk, longest chain",
     "granite": "Granite Speech: transcribe, the encoder's CTC head, convert checkpoints",
     "bench": "what the hot code costs: step, statistics, product, mixer, espnet",

@@ -5,15 +5,19 @@ import json
 import pytest
 
 from geomix.cli import main
-from geomix.commands.status import study_status
+from geomix.commands.status import stale_lines, store_lines, study_status
 from geomix.files import folder_lock
+from geomix.speech import corpora
 from geomix.training.progress import LOG, Log
+from geomix.training.store import State, User, claim, write_users
+
+STATES = ("0123456789ab", "ba9876543210")
 
 
 @pytest.fixture
 def study(tmp_path):
     """results/run with one run in each state."""
-    results, state = tmp_path / "results/run", tmp_path / "state/run"
+    results = tmp_path / "results/run"
     done = results / "own/attention/seed0"
     (done / "score").mkdir(parents=True)
     (done / "record.json").write_text("{}")
@@ -21,9 +25,13 @@ def study(tmp_path):
     trained = results / "own/attention/seed1"
     trained.mkdir(parents=True)
     (trained / "record.json").write_text("{}")
-    for name in ("own/grassmann/seed0", "own/grassmann/seed1"):
-        with folder_lock(state / name / "abc", "training"):
-            log = Log(state / name / "abc" / LOG)
+    for number, seed in enumerate((0, 1)):
+        folder = tmp_path / "state" / STATES[number]
+        with folder_lock(folder, "training"):
+            users = [User("run", "own", "grassmann", seed), User("other", "own", "grassmann", seed)]
+            for user in users[: 2 - number]:
+                claim(folder, user, {"seed": seed}, {})
+            log = Log(folder / LOG)
             log.append(kind="step", epoch=4, update=1200, loss=2.345, time_left_s=5000.0)
             log.close()
     failed = tmp_path / "logs/run/own/grassmann/seed1"
@@ -36,7 +44,7 @@ PLANNED = [("own", arm, seed) for arm in ("attention", "grassmann") for seed in 
 
 
 def test_each_state(study):
-    with folder_lock(study / "state/run/own/grassmann/seed0/abc", "training"):
+    with folder_lock(study / "state" / STATES[0], "training"):
         rows = {row.name: row for row in study_status(study / "results/run", PLANNED)}
     assert {name: row.state for name, row in rows.items()} == {
         "own/attention/seed0": "done",
@@ -62,8 +70,31 @@ def test_a_language_model_is_done_when_trained(tmp_path):
 def test_command_prints_a_line_a_run_and_the_counts(study, capsys):
     main(["status", str(study / "results/run")])
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 5
-    assert lines[-1] == "1 done, 1 trained, 2 failed"
+    assert lines[4] == "1 done, 1 trained, 2 failed"
+    assert lines[5:] == [
+        f"{study}/state/{STATES[0]}  epoch 4, stopped  other/own/grassmann/seed0, run/own/grassmann/seed0",
+        f"{study}/state/{STATES[1]}  epoch 4, stopped  run/own/grassmann/seed1",
+    ]
+
+
+def test_states_that_nobody_claims_and_finished_ones_are_named(study):
+    write_users(study / "state" / STATES[1], [])
+    State(study / "state" / STATES[0], False).finish({1: {"dev_cer": 3.0}})
+    first, second = store_lines(study / "state")
+    assert "finished 20" in first and "claimed by nobody" in second
+
+
+def test_data_older_than_their_sources_are_named(tmp_path, monkeypatch):
+    (tmp_path / "an4/train-0123456789ab").mkdir(parents=True)
+    (tmp_path / "an4/train-0123456789ab/sources.tsv").touch()
+    monkeypatch.setattr(corpora, "stale_sources", lambda folder: ["a.wav", "b.trans.txt"], raising=False)
+    (line,) = stale_lines(tmp_path)
+    assert (
+        line
+        == f"{tmp_path}/an4/train-0123456789ab: prepared data older than their sources: a.wav, b.trans.txt changed since"
+    )
+    monkeypatch.setattr(corpora, "stale_sources", lambda folder: [], raising=False)
+    assert stale_lines(tmp_path) == []
 
 
 def test_nothing_there_is_a_sentence(tmp_path, capsys):
@@ -73,6 +104,6 @@ def test_nothing_there_is_a_sentence(tmp_path, capsys):
 
 
 def test_a_log_line_cut_short_does_not_matter(study):
-    with open(study / "state/run/own/grassmann/seed0/abc" / LOG, "a") as file:
+    with open(study / "state" / STATES[0] / LOG, "a") as file:
         file.write(json.dumps({"kind": "step"})[:-3])
     assert study_status(study / "results/run")[2].state == "failed"

@@ -157,3 +157,7 @@ def test_another_selection_averages_again_and_never_trains(stats, in_process, tm
     assert "espnet/no_mixer/seed0: restored, finished on" in capsys.readouterr().err
     assert sorted(path.name for path in state.glob("*epoch.pth")) == before
     assert read_json(out / "record.json")["attempts"] == 1
+    # the same after an interruption: ESPnet's average at the end lacks what the first selection did not keep
+    (state / "finished.json").unlink()
+    train(stats, "no_mixer", tmp_path, Selection(5, "dev_cer"), epochs=5)
+    assert (state / "finished.json").exists() and read_json(out / "record.json")["updates"] == 30

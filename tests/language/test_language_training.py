@@ -59,14 +59,14 @@ def settings(mixer=None, seed=0, model=None, **training):
         },
         "training": {
             "epochs": 2, "batch": 16, "accumulation": 1, "optimizer": "adamw", "learning_rate": 0.01, "weight_decay": 0.01,
-            "schedule": "cosine_per_epoch", "warmup": 1, "clip": 0.0, "precision": "fp32", "detect_after": 10, **training,
+            "schedule": "cosine_per_epoch", "warmup": 1, "clip": 0.0, "precision": "fp32", **training,
         },
     }  # fmt: skip
 
 
-def train(data, tmp_path, given, **options):
+def train(data, tmp_path, given, detect_after=10, **options):
     places = {"state_root": tmp_path / "state", "out": tmp_path / "out", "device": "cpu"}
-    return train_arm(given, data, about={"run": "test", "arm": "arm"}, **places, **options)
+    return train_arm(given, data, about={"run": "test", "arm": "arm"}, **places, detect_after=detect_after, **options)
 
 
 def task_of(data, seed=0, batch=16):
@@ -126,8 +126,8 @@ def test_the_recipes_rate_is_constant_within_an_epoch_after_the_warm_up(data, tm
     """lr_e = 5e-3 (1 + cos(pi e / 4)); with a warm-up of seven updates the first ones rise in proportion."""
     rates = {}
     for warmup in (1, 7):
-        given = settings({"mixer": "attention", "heads": 2}, epochs=4, batch=64, warmup=warmup, detect_after=None)
-        train(data, tmp_path / str(warmup), given, log_every=4)
+        given = settings({"mixer": "attention", "heads": 2}, epochs=4, batch=64, warmup=warmup)
+        train(data, tmp_path / str(warmup), given, detect_after=None, log_every=4)
         log = (tmp_path / str(warmup) / "out/log.jsonl").read_text().splitlines()
         rates[warmup] = {line["update"]: line["lr"] for line in map(json.loads, log) if line["kind"] == "step"}
     # an epoch has nine updates: 576 blocks, 64 an update
@@ -138,7 +138,7 @@ def test_the_recipes_rate_is_constant_within_an_epoch_after_the_warm_up(data, tm
 
 def test_the_best_epoch_is_kept_when_later_ones_are_worse(data, tmp_path):
     """A rate that wrecks the model after the first epoch: the cosine of three epochs starts high and never recovers."""
-    record = train(data, tmp_path, settings(epochs=3, learning_rate=0.01, detect_after=None))
+    record = train(data, tmp_path, settings(epochs=3, learning_rate=0.01), detect_after=None)
     log = [json.loads(line) for line in (tmp_path / "out/log.jsonl").read_text().splitlines()]
     scores = [line["dev_perplexity"] for line in log if line["kind"] == "epoch"]
     assert record["perplexity"]["valid"]["batch_mean"] == pytest.approx(min(scores), rel=1e-6)
@@ -153,6 +153,23 @@ def test_a_finished_run_is_not_trained_again(data, tmp_path):
     assert other["settings_hash"] != first["settings_hash"] and other["perplexity"] != first["perplexity"]
 
 
+def test_more_epochs_go_on_where_the_schedule_allows_it(data, tmp_path, capsys):
+    def of(epochs, schedule):
+        return settings(epochs=epochs, schedule=schedule)
+
+    whole = train(data, tmp_path / "whole", of(3, "constant"))
+    train(data, tmp_path / "more", of(2, "constant"))
+    more = train(data, tmp_path / "more", of(3, "constant"))
+    assert "language/arm/seed0: goes on from a copy of the 2 epochs in" in capsys.readouterr().err
+    assert more["perplexity"] == whole["perplexity"] and more["attempts"] == 2
+    files = [(tmp_path / name / "out/model.safetensors").read_bytes() for name in ("whole", "more")]
+    assert files[0] == files[1]
+    train(data, tmp_path / "more", of(1, "cosine_per_epoch"))
+    anew = train(data, tmp_path / "more", of(2, "cosine_per_epoch"))
+    assert anew["attempts"] == 1
+    assert "training.schedule cosine_per_epoch depends on the number of epochs" in capsys.readouterr().err
+
+
 def test_collapse_to_the_unigram_table_is_stopped_with_its_sentence(data, tmp_path):
     """Post-norm, small initial weights and a high rate: the run answers with the word frequencies, whatever the context."""
     given = settings(
@@ -160,11 +177,10 @@ def test_collapse_to_the_unigram_table_is_stopped_with_its_sentence(data, tmp_pa
         model={"blocks": 6, "init_std": 0.02},
         learning_rate=0.3,
         epochs=4,
-        detect_after=30,
     )
     sentence = r"arm/seed0 sits at the unigram floor \(dev loss ([0-9.]+), .* ([0-9.]+)\) after [0-9]+ updates: lower"
     with pytest.raises(UserError, match=sentence) as stopped:
-        train(data, tmp_path, given)
+        train(data, tmp_path, given, detect_after=30)
     assert not (tmp_path / "out" / "record.json").exists()
     # it did collapse, and did not merely diverge: the loss is that of the word frequencies, within a tenth
     loss, floor = map(float, re.search(sentence, str(stopped.value)).groups())
@@ -172,7 +188,7 @@ def test_collapse_to_the_unigram_table_is_stopped_with_its_sentence(data, tmp_pa
     assert 0.98 * floor < loss < 1.1 * floor
     # the same run at an ordinary rate learns
     given["training"]["learning_rate"] = 0.003
-    assert math.log(train(data, tmp_path, given)["perplexity"]["valid"]["token"]) < 0.9 * floor
+    assert math.log(train(data, tmp_path, given, detect_after=30)["perplexity"]["valid"]["token"]) < 0.9 * floor
 
 
 def test_diagnostics_by_a_loop():

@@ -1,5 +1,6 @@
 """The training loop: ESPnet's semantics, and exact resume after every kind of interruption."""
 
+import errno
 import itertools
 import json
 import math
@@ -8,12 +9,15 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from torch import nn
 
 from geomix.errors import UserError
-from geomix.files import folder_lock
+from geomix.tensors import load_state
 from geomix.training.loop import TrainingSettings, prefetch
 from geomix.training.progress import LOG, read_log
 from geomix.training.schedules import warmup_rate
@@ -214,17 +218,55 @@ def test_a_finished_run_is_not_run_again(undisturbed, tmp_path):
     assert summary.scores == undisturbed[2].scores and summary.attempts == 1
 
 
-def test_one_run_a_folder(tmp_path):
-    with folder_lock(tmp_path, "training toy"), pytest.raises(UserError, match="is training toy here: wait for it"):
-        trainer(tmp_path).run()
-
-
 def test_a_folder_of_other_settings_is_refused(tmp_path):
     trainer(tmp_path, max_updates=1).run()
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.name != "lock"}
     with pytest.raises(UserError, match=r"training\.learning_rate is 0\.01 there, 0\.02 here"):
         trainer(tmp_path, identity={"seed": 0, "training": {"learning_rate": 0.02}}).run()
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.name != "lock"} == before
+
+
+def test_a_finished_run_keeps_the_weights_that_its_own_selection_kept(undisturbed, tmp_path):
+    trainer(tmp_path).run()
+    for keep in (1, 3):
+        summary = trainer(tmp_path, keep_best=keep).run()
+        assert len(summary.best) == keep and kept(tmp_path) == undisturbed[0]
+
+
+def test_weights_that_modules_share_are_saved_once_and_loaded_tied(tmp_path):
+    def tied(seed=0):
+        run = trainer(tmp_path, seed=seed)
+        run.model.layers.append(nn.Linear(1, 1))
+        run.model.layers.append(run.model.layers[-1])
+        return run
+
+    first = tied()
+    first.run()
+    (path, *_) = tmp_path.glob("epoch-*.safetensors")
+    assert sum(name.startswith("layers.") and name.endswith("6.weight") for name in load_file(path)) == 0
+    model = tied(1).model
+    load_state(model, load_file(path))
+    assert model.layers[5].weight is model.layers[6].weight
+    assert torch.equal(model.layers[6].weight, load_file(path)["layers.5.weight"])
+
+
+def test_a_full_disk_under_safetensors_is_the_same_sentence(tmp_path, monkeypatch):
+    """safetensors' own writer raises a class of its own; the bytes go through our file, whose error is the system's."""
+    write = Path.write_bytes
+
+    def full(path, content):
+        if "safetensors" in path.name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(
+        UserError, match=r"epoch-1.safetensors: the disk is full; the previous file is kept: free some space"
+    ):
+        trainer(tmp_path).run()
+    assert not list(tmp_path.glob("epoch-*"))
+    monkeypatch.undo()
+    trainer(tmp_path).run()
 
 
 # -- the largest batch first, and detectors

@@ -1,4 +1,4 @@
-"""`geomix status`: which runs of a study are done, running (with the time left) or failed."""
+"""`geomix status`: which runs of a study are done, running (with the time left) or failed; the store; prepared data that are out of date."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 from geomix.errors import UserError
 from geomix.files import read_json
-from geomix.training.progress import duration, read_progress
+from geomix.training.progress import Progress, duration, read_progress
+from geomix.training.store import stored
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print a line a run, and the number in each state."""
+    """Print a line a run and the number in each state; what lies in the store; prepared data older than their sources."""
     planned: list[tuple[str, str, int]] = []
     results = arguments.results
     if arguments.configfile is not None or results is None:
@@ -46,6 +47,9 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"{row.name:<{width}}  {row.state:<8} {row.detail}".rstrip())
     counts = Counter(row.state for row in rows)
     print(", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]))
+    root = _root(results)
+    for line in (*store_lines(root / "state"), *stale_lines(root / "data")):
+        print(line)
 
 
 STATES = ("done", "trained", "running", "failed", "waiting")
@@ -64,23 +68,64 @@ class RunStatus:
     detail: str
 
 
+def _root(results: Path) -> Path:
+    """The project's root, which holds results/<run>, state/, logs/ and data/."""
+    return Path(results).parent.parent
+
+
 def study_status(results: Path, planned: Iterable[tuple[str, str, int]] = ()) -> list[RunStatus]:
-    """Status of the planned runs (track, arm, seed) and of any other in results/<run> or state/<run> beside it."""
+    """Status of the planned runs (track, arm, seed) and of any other in results/<run> or claimed by the run in state/ beside it."""
     results = Path(results)
-    state = results.parent.parent / "state" / results.name
+    states: dict[str, list[Path]] = {}
+    for entry in stored(_root(results) / "state"):
+        for user in entry.users:
+            if user.run == results.name:
+                states.setdefault(user.name, []).append(entry.folder)
     names = [f"{track}/{arm}/seed{seed}" for track, arm, seed in planned]
-    found = {
-        str(path.relative_to(root)) for root in (results, state) for path in root.glob("*/*/seed*") if path.is_dir()
-    }
-    logs = results.parent.parent / "logs" / results.name
+    found = {str(path.relative_to(results)) for path in results.glob("*/*/seed*") if path.is_dir()}
+    logs = _root(results) / "logs" / results.name
     return [
-        _run_status(name, results / name, state / name, logs / name) for name in [*names, *sorted(found - set(names))]
+        _run_status(name, results / name, states.get(name, []), logs / name)
+        for name in [*names, *sorted((found | set(states)) - set(names))]
     ]
 
 
-def _run_status(name: str, results: Path, state: Path, logs: Path) -> RunStatus:
+def store_lines(root: Path) -> list[str]:
+    """A line for each training in the store, by those who claim it, and what to do about those that nobody claims."""
+    lines = []
+    for entry in stored(root):
+        users = ", ".join(map(str, entry.users)) or "claimed by nobody: remove it if no run is to have it"
+        progress = read_progress(entry.folder)
+        where = f"epoch {progress.epoch}" if progress else "not begun"
+        state = f"finished {entry.finished}" if entry.finished else f"{where}, {_alive(progress)}"
+        lines.append(f"{entry.folder}  {state}  {users}")
+    return lines
+
+
+def _alive(progress: Progress | None) -> str:
+    return "running" if progress and progress.alive else "stopped"
+
+
+def stale_lines(data: Path) -> list[str]:
+    """Sentences about prepared splits (data/<corpus>/<split>-<hash>) that are older than the files they were made from."""
+    folders = sorted(path.parent for path in data.glob("*/*-*/sources.tsv"))
+    if not folders:
+        return []
+    try:
+        from geomix.speech.corpora import stale_sources
+    except ImportError:
+        return []
+    found = {folder: stale_sources(folder) for folder in folders}
+    return [
+        f"{folder}: prepared data older than their sources: {', '.join(names[:3])}{' and more' if len(names) > 3 else ''} changed since"
+        for folder, names in found.items()
+        if names
+    ]
+
+
+def _run_status(name: str, results: Path, states: Iterable[Path], logs: Path) -> RunStatus:
     # a run whose settings changed has several state folders: the one written last is meant
-    folders = sorted((path for path in state.glob("*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
+    folders = sorted(states, key=lambda path: path.stat().st_mtime)
     progress = read_progress(folders[-1]) if folders else None
     if progress and progress.alive:
         left = f", {duration(progress.time_left)} left" if progress.time_left is not None else ""

@@ -26,7 +26,7 @@ from geomix.speech.manifest import SAMPLE_RATE
 from geomix.tensors import write_tensors
 from geomix.training.averaging import Epochs, Selection, write_averaging
 from geomix.training.progress import LOG, read_log, say
-from geomix.training.store import SETTINGS, Layout, Request, User, opened, plain
+from geomix.training.store import SETTINGS, Layout, Request, State, User, opened, plain
 
 CHECKPOINT = "checkpoint.pth"
 _ATTEMPTS, _SAID = "attempts.json", "espnet.log"
@@ -86,16 +86,8 @@ def train(
         model = None
         if settings["model"].get("architecture") != E_BRANCHFORMER:
             model = {"model": _own_model(settings, data.tokenizer), "features": str(Path(dev_features).with_suffix(""))}
-        step = {"config": config, "diagnostics": model}
-        if found.restored:  # ESPnet would average again, over files that another selection may not have kept
-            attempts = read_json(state / _ATTEMPTS, "attempts")
-            summary = run_step("summary", step, threads=threads, log=state / _SAID)
-        else:
-            attempts = _begin_attempt(state)
-            watch = _Watch(user.name, state / LOG, training, batches)
-            summary = run_step("train", step, threads=threads, log=state / _SAID, on_line=watch)
-            attempts["peak_memory"] = max(summary["peak_memory"], attempts.get("peak_memory", 0))
-            write_json(state / _ATTEMPTS, attempts)
+        watch = _Watch(user.name, state / LOG, training, batches)
+        summary, attempts = _trained(found, {"config": config, "diagnostics": model}, watch, threads)
         summary["epochs"] = {int(epoch): values for epoch, values in summary["epochs"].items()}
         if len(summary["epochs"]) >= training["epochs"]:
             found.finish(summary["epochs"])
@@ -115,6 +107,20 @@ def train(
     }
     write_json(out / "record.json", record)
     return record
+
+
+def _trained(
+    found: State, step: Mapping[str, Any], watch: _Watch, threads: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What ESPnet's training did, run to its end now or before, and its attempts with their largest memory."""
+    said = found.folder / _SAID
+    if found.restored:  # ESPnet would average again, over files that another selection may not have kept
+        return run_step("summary", step, threads=threads, log=said), read_json(found.folder / _ATTEMPTS, "attempts")
+    attempts = _begin_attempt(found.folder)
+    summary = run_step("train", step, threads=threads, log=said, on_line=watch)
+    attempts["peak_memory"] = max(summary["peak_memory"], attempts.get("peak_memory", 0))
+    write_json(found.folder / _ATTEMPTS, attempts)
+    return summary, attempts
 
 
 def _begin_attempt(state: Path) -> dict[str, Any]:

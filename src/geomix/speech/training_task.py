@@ -345,8 +345,21 @@ def train_arm(
     with atomic_path(out / "log.jsonl") as temporary:
         temporary.write_bytes((state / LOG).read_bytes())
     write_json(out / "epochs.json", {"state": os.path.relpath(state), "epochs": plain(summary.metrics)})
-    train = read_json(data.train_summary)
-    record = {
+    record = _record(settings, data, about, task, parameter_count(config)) | {
+        "settings_hash": state.name,
+        "audio_seconds_per_second": round(summary.rate, 2),
+        **training_record(summary, place, threads),
+    }
+    write_json(out / "record.json", record)
+    return record
+
+
+def _record(
+    settings: Mapping[str, Any], data: PreparedData, about: Mapping[str, Any], task: SpeechTask, parameters: int
+) -> dict[str, Any]:
+    """The part of the run record that says what was trained on what."""
+    train, arm, seed = read_json(data.train_summary), about["arm"], settings["seed"]
+    return {
         "run": about["run"],
         "corpus": about["corpus"],
         "track": settings["track"],
@@ -355,10 +368,9 @@ def train_arm(
         "gated": bool(about.get("gated")),
         "unmatched": bool(about.get("unmatched")),
         "mixer": dict(settings["model"].get("mixer") or {"mixer": settings["model"]["architecture"]}),
-        "parameters": parameter_count(config),
+        "parameters": parameters,
         "flops_per_audio_second": task.flops_per_unit,
         "settings": dict(settings),
-        "settings_hash": state.name,
         "data": {key: train[key] for key in ("utterances", "seconds", "speed_histogram")} | {"hashes": data.hashes},
         "dropped": {
             "too_short": task.dropped + train["dropped"]["too_short"],
@@ -366,11 +378,7 @@ def train_arm(
         },
         "unknown_words": task.unknown_words,
         "padding": round(task.padding, 5),
-        "audio_seconds_per_second": round(summary.rate, 2),
-        **training_record(summary, place, threads),
     }
-    write_json(out / "record.json", record)
-    return record
 
 
 def _diagnostics(

@@ -159,18 +159,23 @@ def opened(root: Path, request: Request) -> Iterator[State]:
         _tidy(folder, request.layout)
         restored = (folder / FINISHED).exists()
         if restored:
-            say(
-                f"{name}: restored, finished on {read_json(folder / FINISHED, 'finished')['finished']} in {folder}; "
-                f"`geomix forget {request.user.run} {request.user.arm}` removes it to train anew"
-            )
+            say(_restored(name, folder))
         elif not request.layout.trained_in(folder):
             _go_on_from_shorter(root, folder, request)
         yield State(folder, restored)
 
 
+def _restored(name: str, folder: Path) -> str:
+    claims = sorted({(user.run, user.arm) for user in read_users(folder)})
+    cure = " and ".join(f"`geomix forget {run} {arm}`" for run, arm in claims)
+    when = read_json(folder / FINISHED, "finished")["finished"]
+    return f"{name}: restored, finished on {when} in {folder}; {cure} {'remove' if claims[1:] else 'removes'} it to train anew"
+
+
 @functools.cache  # once a process
 def _tell_of_earlier_versions(root: Path) -> None:
-    if old := sorted(str(path) for path in _folders(root) if not _HASH.fullmatch(path.name)):
+    others = (path for path in _folders(root) if not _HASH.fullmatch(path.name))
+    if old := sorted(str(path) for path in others if any(path.glob("*/*/seed*"))):
         say(f"{', '.join(old)}: states of an earlier geomix, which are not read: they may be removed")
 
 
@@ -201,12 +206,21 @@ def write_users(folder: Path, users: Iterable[User]) -> None:
 
 def stored(root: Path) -> list[Stored]:
     """All state folders of a store, by name."""
+    folders = sorted(path for path in _folders(Path(root)) if _HASH.fullmatch(path.name))
     found = []
-    for folder in sorted(path for path in _folders(Path(root)) if _HASH.fullmatch(path.name)):
-        about = read_json(folder / SETTINGS, "settings", "data") if (folder / SETTINGS).exists() else {}
-        finished = read_json(folder / FINISHED, "finished")["finished"] if (folder / FINISHED).exists() else None
-        found.append(Stored(folder, read_users(folder), about.get("settings", {}), about.get("data", {}), finished))
+    for folder in folders:
+        try:
+            found.append(_stored(folder))
+        except UserError:
+            if folder.exists():  # else it was forgotten while it was read
+                raise
     return found
+
+
+def _stored(folder: Path) -> Stored:
+    about = read_json(folder / SETTINGS, "settings", "data") if (folder / SETTINGS).exists() else {}
+    finished = read_json(folder / FINISHED, "finished")["finished"] if (folder / FINISHED).exists() else None
+    return Stored(folder, read_users(folder), about.get("settings", {}), about.get("data", {}), finished)
 
 
 # -- going on from fewer epochs

@@ -205,7 +205,7 @@ def change_feed_forward(arm: str, model: TransformerLM, seed: int) -> None:
 
 
 def run_architecture(
-    settings: Mapping[str, Any], data: str | Path, *, state: str | Path, out: str | Path
+    settings: Mapping[str, Any], data: str | Path, *, run: str, state: str | Path, out: str | Path
 ) -> dict[str, Any]:
     """Train all seeds of an arm of phase 3 on the language task and write its record."""
     arm, model = settings["arm"], settings["model"]
@@ -215,6 +215,7 @@ def run_architecture(
         data,
         lambda lm, seed: change_feed_forward(arm, lm, seed),
         about,
+        run=run,
         state=state,
         out=out,
         macs=lambda lm: attention_macs(lm) + lm.config.blocks * about["block"]["macs"],

@@ -53,7 +53,7 @@ def component_macs(arm: str, model: TransformerLM) -> float:
 
 
 def run_component(
-    settings: Mapping[str, Any], data: str | Path, *, state: str | Path, out: str | Path
+    settings: Mapping[str, Any], data: str | Path, *, run: str, state: str | Path, out: str | Path
 ) -> dict[str, Any]:
     """Train all seeds of an arm of phase 2 and write its record."""
     arm = settings["arm"]
@@ -62,6 +62,7 @@ def run_component(
         data,
         lambda model, seed: change_component(arm, model, seed),
         {"what": COMPONENTS[arm]},
+        run=run,
         state=state,
         out=out,
         macs=lambda model: component_macs(arm, model),

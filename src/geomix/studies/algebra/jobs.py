@@ -11,28 +11,41 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from geomix.config import settings_hash
+from geomix.tensors import load_state
+from geomix.training.checkpoints import LAYOUT
 from geomix.training.loop import Batch, Summary, Trainer, TrainingSettings, training_step
+from geomix.training.store import Request, User, opened
 
 
 def train_to_best(
     model: nn.Module,
     task: Any,
     options: TrainingSettings,
-    identity: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    data_hashes: Mapping[str, str],
+    user: User,
     *,
-    name: str,
     state: str | Path,
-    seed: int,
 ) -> Summary:
     """Train a model on the CPU, or go on where it was interrupted, and leave the best epoch's weights in it, in eval mode.
 
-    identity : all that decides the weights; its hash names the state folder, `<state>/<name>/<hash>`.
+    settings, data_hashes : all that decides the weights; user : who asks; state : the store (`training.store`)
     """
-    folder = Path(state) / name / settings_hash(dict(identity), {})
-    place = torch.device("cpu")
-    run = Trainer(model, task, options, state_dir=folder, identity=identity, seed=seed, device=place, name=name).run()
-    model.load_state_dict(load_file(folder / f"epoch-{run.best[0]}.safetensors"))
+    identity = {**settings, "hashes": dict(data_hashes)}
+    request = Request(settings, data_hashes, user, LAYOUT, options.selection, schedule=None)
+    with opened(Path(state), request) as found:
+        run = Trainer(
+            model,
+            task,
+            options,
+            state_dir=found.folder,
+            identity=identity,
+            seed=user.seed,
+            device=torch.device("cpu"),
+            name=user.name,
+        ).run()
+        found.finish(run.metrics)
+        load_state(model, load_file(found.folder / LAYOUT.weights.format(run.best[0])))
     model.eval()
     return run
 

@@ -21,6 +21,7 @@ from geomix.studies.algebra.jobs import step_costs, train_to_best
 from geomix.training.loop import TrainingSettings
 from geomix.training.progress import say
 from geomix.training.record import job_record
+from geomix.training.store import User
 
 Change = Callable[[TransformerLM, int], None]
 
@@ -31,6 +32,7 @@ def train_language_arm(
     change: Change,
     about: Mapping[str, Any],
     *,
+    run: str,
     state: str | Path,
     out: str | Path,
     macs: Callable[[TransformerLM], float],
@@ -44,7 +46,7 @@ def train_language_arm(
     data : folder of the prepared text
     change : replaces, in place, what the arm replaces in a fresh scalar model of a seed
     about : what else the record says of the arm
-    state : folder of resumable states, below which the arm has its own
+    run : of the algebra study, which claims the trainings; state : the store of resumable states (`training.store`)
     macs : multiply-adds of a changed model a token
     """
     torch.set_num_threads(1)
@@ -78,19 +80,18 @@ def train_language_arm(
             device=place,
             flops_per_token=6 * macs(model),
         )
-        identity = {**settings, "seeds": seed, "hashes": summary["hashes"]}
-        name = f"{settings['phase']}/{settings['arm']}/seed{seed}"
-        run = train_to_best(model, task, options, identity, name=name, state=state, seed=seed)
+        user = User(run, settings["phase"], settings["arm"], seed)
+        trained = train_to_best(model, task, options, {**settings, "seeds": seed}, summary["hashes"], user, state=state)
         runs.append(
             {
                 "seed": seed,
                 "perplexity": {split: task.perplexity(model, split)["token"] for split in ("valid", "test")},
-                "best_epoch": run.best[0],
-                "updates": run.updates,
-                "by_epoch": [run.scores[e] for e in sorted(run.scores)],
+                "best_epoch": trained.best[0],
+                "updates": trained.updates,
+                "by_epoch": [trained.scores[e] for e in sorted(trained.scores)],
             }
         )
-        say(f"{name}: test perplexity {runs[-1]['perplexity']['test']:.2f}")
+        say(f"{user.name}: test perplexity {runs[-1]['perplexity']['test']:.2f}")
     model = changed_model(settings, summary["vocabulary"], change, settings["seeds"][0]).train()
     first = task.largest()[0]
     result = {

@@ -25,6 +25,7 @@ from geomix.training.loop import TrainingSettings
 from geomix.training.progress import say
 from geomix.training.record import job_record
 from geomix.training.seeding import seed_all
+from geomix.training.store import User
 
 
 def change_conformer(arm: str, model: ConformerCTC, seed: int) -> None:
@@ -45,6 +46,7 @@ def run_speech_arm(
     data: PreparedData,
     tests: Mapping[str, tuple[Path, Path]],
     *,
+    run: str,
     state: str | Path,
     out: str | Path,
 ) -> dict[str, Any]:
@@ -54,14 +56,14 @@ def run_speech_arm(
     ----------
     settings : `config.training_settings` of the attention arm, with the epochs of this phase
     tests : set -> (manifest, features); the weights of the best dev epoch are decoded greedily
-    state : folder of resumable states, below which the arm has its own
+    run : of the algebra study, which claims the trainings; state : the store of resumable states (`training.store`)
     """
     torch.set_num_threads(1)
     devices.keep_freed_memory()
     begun, used, place = time.perf_counter(), time.process_time(), torch.device("cpu")
     training = dict(settings["training"])
     bins = training.pop("batch_bins")
-    options = TrainingSettings.from_dict({**training, "keep_best": 1})
+    options = TrainingSettings.from_dict({"detect_after": None, **training, "keep_best": 1})
     tokenizer, runs = Tokenizer.load(data.tokenizer), []
     width, ff_dim = settings["model"]["width"], settings["model"]["ff_dim"]
     about = describe_architecture(arm, width, ff_dim, list(seeds))
@@ -84,16 +86,16 @@ def run_speech_arm(
 
     for seed in seeds:
         config, model, task = build(seed)
-        identity = {**settings, "seed": seed, "arm": arm, "phase": "speech", "hashes": data.hashes}
-        name = f"speech/{arm}/seed{seed}"
-        run = train_to_best(model, task, options, identity, name=name, state=state, seed=seed)
+        identity = {**settings, "seed": seed, "arm": arm, "phase": "speech"}
+        user = User(run, "speech", arm, seed)
+        trained = train_to_best(model, task, options, identity, data.hashes, user, state=state)
         wer = {}
         for test, (manifest, features) in tests.items():
             references = {u.id: u.text for u in read_manifest(manifest)}
             found = greedy_decode(model, open_features([features]), tokenizer, list(references), device=place)
             wer[test] = score_texts(references, found, set=test).words.rate
-        runs.append({"seed": seed, "wer": wer, "best_epoch": run.best[0], "by_epoch": [run.scores[e] for e in sorted(run.scores)]})  # fmt: skip
-        say(f"{name}: WER {', '.join(f'{t} {w:.1f} %' for t, w in wer.items())}")
+        runs.append({"seed": seed, "wer": wer, "best_epoch": trained.best[0], "by_epoch": [trained.scores[e] for e in sorted(trained.scores)]})  # fmt: skip
+        say(f"{user.name}: WER {', '.join(f'{t} {w:.1f} %' for t, w in wer.items())}")
     config, model, task = build(seeds[0])
     model.train()
     first = task.largest()[0]
