@@ -12,6 +12,7 @@ if __name__ == "__main__":
         run(
             snakemake.params.settings,
             Path(snakemake.input[0]).parent,
-            state=snakemake.params.state,
+            run=snakemake.config["algebra"]["run"],
+            state="state",
             out=snakemake.output[0],
         )

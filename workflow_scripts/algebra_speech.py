@@ -17,6 +17,7 @@ if __name__ == "__main__":
             dict(
                 zip(params.sets, zip(map(Path, files.manifests), map(Path, files.features), strict=True), strict=True)
             ),
-            state=params.state,
+            run=snakemake.config["algebra"]["run"],
+            state="state",
             out=snakemake.output[0],
         )

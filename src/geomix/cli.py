@@ -23,6 +23,7 @@ COMMANDS = {
     "forget": "a run gives up its trainings; those that no run claims then are removed",
     "plan": "what a study will cost before it starts: jobs, hours, disk, longest chain",
     "granite": "Granite Speech: transcribe, the encoder's CTC head, convert checkpoints",
+    "settings": "the configuration with every default filled in; --write makes config/README.md and config/schema.json",
     "bench": "what the hot code costs: step, statistics, product, mixer, espnet",
 }
 
