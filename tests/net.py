@@ -205,8 +205,8 @@ def check_jobs(old: Checkout, new: Checkout, folder: Path) -> Iterator[tuple[boo
         yield True, f"jobs of {name}: {'DIFFERENT: ' + ', '.join(moved) if moved else f'same ({len(lists[0])})'}"
         trainings = [sorted(job for job in each if job.startswith("train")) for each in lists]
         for what, these, those in (("lost", *trainings), ("new", *reversed(trainings))):
-            if gone := (Counter(these) - Counter(those)).elements():
-                yield True, f"  {what} trainings of {name}: {'; '.join(gone) or 'none'}"
+            if gone := list((Counter(these) - Counter(those)).elements()):
+                yield True, f"  {what} trainings of {name}: {'; '.join(gone)}"
 
 
 # ---- the Slurm profile -------------------------------------------------------------------------------------------------
@@ -260,10 +260,21 @@ def check_slurm(old: Checkout, new: Checkout, folder: Path) -> Iterator[tuple[bo
 
 # ---- what a dry run costs ----------------------------------------------------------------------------------------------
 def imports(checkout: Checkout, where: Path) -> dict[str, float]:
-    """Seconds that a dry run of the full study spends importing each of WATCHED; a module that is not imported is left out."""
+    """Seconds that a dry run of the full study spends importing each of WATCHED, what these import included."""
     text = checkout.run(where, "-X", "importtime", "-m", "snakemake", "--nocolor", "--dry-run").stderr
-    found = re.findall(r"^import time:\s+\d+ \|\s+(\d+) \|\s+(\w+)$", text, re.MULTILINE)
-    return {name: int(microseconds) / 1e6 for microseconds, name in found if name in WATCHED}
+    lines = re.findall(r"^import time:\s+\d+ \|\s+(\d+) \| ( *)([\w.]+)$", text, re.MULTILINE)
+    seconds: dict[str, float] = {}
+    above: list[
+        tuple[int, str]
+    ] = []  # (depth, package) of the modules that import the line's; parents are printed last
+    for microseconds, indent, module in reversed(lines):
+        while above and above[-1][0] >= len(indent):
+            above.pop()
+        package = module.partition(".")[0]
+        if package in WATCHED and package not in [name for _, name in above]:
+            seconds[package] = seconds.get(package, 0) + int(microseconds) / 1e6
+        above.append((len(indent), package))
+    return seconds
 
 
 def check_cost(old: Checkout, new: Checkout, folder: Path) -> Iterator[tuple[bool, str]]:
