@@ -274,5 +274,5 @@ def test_without_a_gate_nothing_is_measured_and_nothing_waits(tmp_path):
 def test_hypotheses_are_reached_across_the_gate(tmp_path):
     """`--until decode` ends where the gate begins; the target does not."""
     project = stubbed(tmp_path / "project")
-    listed = set(project.plan(*FILES, "hypotheses"))
+    listed = set(project.plan("hypotheses", *FILES))
     assert {f"decode {t}/{a}/0/{s}" for t in TRACKS for a in ARMS for s in SETS} <= listed and "compare" not in listed
