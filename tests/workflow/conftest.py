@@ -80,9 +80,12 @@ def project(tmp_path) -> Project:
 
 @pytest.fixture(scope="session")
 def finished_smoke(tmp_path_factory) -> Project:
-    """The smoke study after a full run. Tests that use it restore what they edit."""
+    """The smoke study of two arms after a full run. Tests that use it restore what they edit."""
     project = copy_workflow(tmp_path_factory.mktemp("smoke"))
-    project.snakemake("--configfile", "config/smoke.yaml", "--cores", "2")
+    project.path("two_arms.yaml").write_text(
+        "study: {arms: [attention, grassmann]}\ncomparison: {planned: [[grassmann, attention]]}\n"
+    )
+    project.snakemake("--configfile", "config/smoke.yaml", "two_arms.yaml", "--cores", "2")
     return project
 
 
