@@ -3,9 +3,9 @@
 import copy
 
 import pytest
+from geomix.language.settings import OFFSETS, check_language, language_settings, runs_of
 
 from geomix.errors import UserError
-from geomix.language.settings import OFFSETS, check_language, language_settings, runs_of
 from geomix.mixers import pair
 
 LANGUAGE = {
