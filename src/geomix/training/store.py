@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geomix.config import settings_hash
 from geomix.errors import UserError
 from geomix.files import folder_lock, read_json, write_json
+from geomix.settings import settings_hash
 from geomix.training.averaging import Metrics, Selection
 from geomix.training.progress import say
 from geomix.training.schedules import FREE_OF_EPOCHS
