@@ -327,7 +327,6 @@ def train_arm(
         flops_per_audio_second=train_flops_per_audio_second(config),
     )
     user = User(about["run"], settings["track"], arm, seed)
-    identity = {**settings, "model": config.to_dict(), "hashes": data.hashes}
     say(
         f"{user.name}: {parameter_count(config):,} parameters, {task.train_seconds:,.0f} audio-s in {len(task.plan):,} batches an epoch, "
         f"{100 * task.padding:.1f} % padding, on {devices.device_name(place)}"
@@ -335,6 +334,7 @@ def train_arm(
     request = Request(settings, data.hashes, user, checkpoints.LAYOUT, selection, options.schedule)
     with opened(state_root, request) as found:
         state = found.folder
+        identity = checkpoints.Identity(state.name, {**settings, "model": config.to_dict(), "hashes": data.hashes})
         trainer = Trainer(
             model, task, options, state_dir=state, identity=identity, seed=seed, device=place, name=user.name
         )
