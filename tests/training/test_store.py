@@ -157,23 +157,24 @@ class Later(Training):
     later: str | None = key(None, "a key that was added later", "train", before=None)
 
 
-def test_a_training_from_before_a_key_is_resumed_restored_and_continued(tmp_path, monkeypatch, capsys):
+def test_a_training_from_before_a_key_is_resumed_continued_and_restored(tmp_path, monkeypatch, capsys):
     whole, _ = train(tmp_path / "whole", epochs=4)
-    root = tmp_path / "store"
     with pytest.raises(UserError, match="stopped by SIGTERM in epoch 2"):
-        train(root, epochs=2, task=Task(spoil=terminate_at(2, 5)))
+        train(tmp_path / "stopped", epochs=4, task=Task(spoil=terminate_at(2, 5)))
+    short, _ = train(tmp_path / "short", epochs=2)
     monkeypatch.setattr(trainings, "Training", Later)
+
     task = Task()
-    short, _ = train(root, epochs=2, later=None, task=task)
+    resumed, _ = train(tmp_path / "stopped", epochs=4, later=None, task=task)
     assert min(task.made) >= (2, 0)
-    assert [entry.folder for entry in stored(root)] == [short]
-    train(root, epochs=2, later=None)
-    assert "restored, finished on" in capsys.readouterr().err
-    more, _ = train(root, epochs=4, later=None)
+    assert_same(resumed, whole)
+    more, _ = train(tmp_path / "short", epochs=4, later=None)
     assert f"goes on from a copy of the 2 epochs in {short}" in capsys.readouterr().err
     assert_same(more, whole)
+    same, _ = train(tmp_path / "short", epochs=2, later=None)
+    assert same == short and "restored, finished on" in capsys.readouterr().err
     # at another value it is another training
-    other, _ = train(root, epochs=4, later="on")
+    other, _ = train(tmp_path / "short", epochs=4, later="on")
     assert other not in (short, more)
 
 
