@@ -106,28 +106,36 @@ rule hypotheses:
         of_study(f"{ARM}/hyp/{{set}}/text"),
 
 
-def measured(parity, gate):
-    """Input of a target that measures the baseline: there is nothing to measure without a gate."""
+if config["gate"]:
 
-    def needed(wildcards):
-        if gate is None:
-            raise WorkflowError(
-                "this study has no gate (gate: null), so there is nothing to measure: name one, or leave this target"
-            )
-        return parity
+    rule attention_only:
+        input:
+            rules.measure_parity.output,
 
-    return needed
+else:
 
-
-rule attention_only:
-    input:
-        measured(f"{RUN}/parity.json", config["gate"]),
+    rule attention_only:
+        retries: 0
+        message:
+            "attention_only measures the gate's arm, and this study has no gate (gate: null): name one, or another target"
+        shell:
+            "exit 1"
 
 
-# the same of the language study
-rule language_attention:
-    input:
-        measured(f"{LM_RUN}/parity.json", LM_GATE),
+if LM_GATE:
+
+    rule language_attention:
+        input:
+            rules.measure_language_parity.output,
+
+else:
+
+    rule language_attention:
+        retries: 0
+        message:
+            "language_attention measures the gate's arm, and this study has no gate (language.gate: null): name one"
+        shell:
+            "exit 1"
 
 
 rule prepare:

@@ -111,10 +111,9 @@ rule train_espnet:
 
 rule average_espnet:
     input:
-        unpack(espnet_training_data),
-        stats=ESPNET_STATS,
         epochs=f"{ARM}/epochs.json",
-        record=f"{ARM}/record.json",
+        tokenizer=f"{TOKENIZER}/tokenizer.model",
+        tokens=f"{TOKENIZER}/tokens.txt",
     output:
         model=f"{ARM}/model.safetensors",
         config=f"{ARM}/model.yaml",

@@ -29,7 +29,7 @@ def test_targets_and_overlays_exist():
     for target in re.findall(
         r"^\| `(\w+)`(?: \(default\))? \| ", README.split("## Targets")[1].split("\n## ")[0], re.MULTILINE
     ):
-        assert re.search(rf"^rule {target}:", rules, re.MULTILINE), target
+        assert re.search(rf"^ *rule {target}:", rules, re.MULTILINE), target
     for overlay in re.findall(r"config/(\w+)\.yaml", README):
         assert (ROOT / "config" / f"{overlay}.yaml").is_file(), overlay
 

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 from geomix.errors import exit_with_sentence
-from geomix.espnet_track.data import EspnetData
 from geomix.espnet_track.launch import average
 from geomix.training.averaging import Selection
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
+        files = snakemake.input
         selection = Selection(**snakemake.params.selection)
-        data = EspnetData.of(snakemake.input)
-        average(Path(snakemake.input.epochs), data, Path(snakemake.output.model).parent, selection)
+        average(Path(files.epochs), Path(files.tokenizer).parent, Path(snakemake.output.model).parent, selection)

@@ -41,16 +41,17 @@ class Project:
         return done
 
     def plan(self, *arguments: str) -> list[str]:
-        """Jobs that a dry run lists, as `rule track/arm/seed` where they belong to a training, else `rule`."""
+        """Jobs that a dry run lists, as `rule track/arm/seed/set` or `rule split` with what they have of these, sorted."""
         text = self.snakemake("--dry-run", *arguments).stdout
         jobs = []
-        for block in re.split(r"\n(?=\[|(?:local)?rule )", text):
-            rule = re.search(r"^(?:local)?rule (\w+):", block, re.MULTILINE)
+        for block in re.split(r"\n(?=\[|(?:local)?(?:rule|checkpoint) )", text):
+            rule = re.search(r"^(?:local)?(?:rule|checkpoint) (\w+):", block, re.MULTILINE)
             if not rule or "\n    jobid:" not in block:
                 continue
-            wildcards = dict(re.findall(r"(track|arm|seed)=([\w.-]+)", block))
-            name = "/".join(wildcards[key] for key in ("track", "arm", "seed") if key in wildcards)
-            jobs.append(f"{rule[1]} {name}".strip())
+            wildcards = re.search(r"^    wildcards: (.*)$", block, re.MULTILINE)
+            values = dict(pair.split("=", 1) for pair in wildcards[1].split(", ")) if wildcards else {}
+            keys = ("track", "arm", "seed", "set") if "track" in values else ("split",)
+            jobs.append(f"{rule[1]} {'/'.join(values[key] for key in keys if key in values)}".strip())
         return sorted(jobs)
 
     def path(self, *parts: str) -> Path:
@@ -64,6 +65,7 @@ class Project:
 
 
 def copy_workflow(folder: Path) -> Project:
+    folder.mkdir(parents=True, exist_ok=True)
     for name in WORKFLOW:
         source = ROOT / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
@@ -78,9 +80,12 @@ def project(tmp_path) -> Project:
 
 @pytest.fixture(scope="session")
 def finished_smoke(tmp_path_factory) -> Project:
-    """The smoke study after a full run. Tests that use it restore what they edit."""
+    """The smoke study of two arms after a full run. Tests that use it restore what they edit."""
     project = copy_workflow(tmp_path_factory.mktemp("smoke"))
-    project.snakemake("--configfile", "config/smoke.yaml", "--cores", "2")
+    project.path("two_arms.yaml").write_text(
+        "study: {arms: [attention, grassmann]}\ncomparison: {planned: [[grassmann, attention]]}\n"
+    )
+    project.snakemake("--configfile", "config/smoke.yaml", "two_arms.yaml", "--cores", "2")
     return project
 
 

@@ -1,32 +1,25 @@
 """The DAG of the full study, and what a wrong configuration does: no job runs in these tests."""
 
-import time
 from collections import Counter
 
 import pytest
 
 
-def test_the_full_study_lists_every_job_within_ten_seconds(project):
-    start = time.monotonic()
+def test_the_full_study_lists_every_job(project):
     jobs = Counter(job.split()[0] for job in project.plan())
-    assert time.monotonic() - start < 10
-    trainings = 4 * 3  # arms, seeds
-    for rule in ("train", "average", "decode_espnet", "score_prefix_search"):
-        # ESPnet's E-Branchformer, the gate's other anchor, is decoded by ESPnet alone
-        assert jobs[rule] == trainings + (rule == "decode_espnet"), rule
-    assert jobs["train_espnet"] == jobs["average_espnet"] == trainings + 1
-    assert jobs["decode"] == 2 * trainings and jobs["score"] == 2 * trainings + 1 and jobs["decode_anchor"] == 4
+    trainings, sets = 4 * 3, 4  # arms and seeds; evaluation sets
+    for rule in ("train", "average", "train_espnet", "average_espnet"):
+        assert jobs[rule] == trainings, rule  # the gate's fallback is trained only after a miss
+    for rule in ("decode_espnet", "score_prefix_search"):
+        assert jobs[rule] == trainings * sets, rule
+    assert jobs["decode"] == jobs["score"] == 2 * trainings * sets and not jobs["decode_anchor"]
+    assert jobs["prepare_split"] == jobs["espnet_data"] == 6  # train, dev, four evaluation sets
     assert jobs["features"] == 3 + 1 + 4  # train at three speeds, dev, four evaluation sets
-    for rule in (
-        "prepare_corpus",
-        "tokenizer",
-        "normalisation",
-        "measure_parity",
-        "parity_gate",
-        "compare",
-        "report",
+    once = (
+        "check_corpus", "tokenizer", "normalisation", "measure_anchor", "measure_parity", "parity_gate", "compare", "report",
         "agreement",
-    ):
+    )  # fmt: skip
+    for rule in once:
         assert jobs[rule] == 1, rule
 
 
@@ -39,8 +32,8 @@ def test_downloads_are_jobs_only_when_asked_for(project):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("  blocks: 15", "  blokcs: 15", ["model", "blokcs"]),
-        ("optimizer: adam\n", "optimizer: adma\n", ["training.optimizer", "adma"]),
+        ("{blocks: 15", "{blokcs: 15", ["model", "blokcs"]),
+        ("training: {epochs: 70", "training: {optimizer: adma, epochs: 70", ["training.optimizer", "adma"]),
         ("arms: [attention, grassmann,", "arms: [attention, grasmann,", ["study.arms", "grasmann", "grassmann"]),
     ],
 )
