@@ -90,4 +90,5 @@ granite-mutations: .venv/.test-stamp ## each fault that a Granite implementation
 	$(BIN)/python -m tests.granite_mutations
 
 clean-demo: ## forget the demo run and its corpus
-	rm -rf results/demo state/demo data/demo
+	-$(BIN)/geomix forget demo
+	rm -rf results/demo data/demo

@@ -7,7 +7,7 @@ import pytest
 from geomix.cli import main
 from geomix.commands.status import stale_lines, store_lines, study_status
 from geomix.files import folder_lock
-from geomix.speech import corpora
+from geomix.speech.corpora.sources import Source, write_sources
 from geomix.training.progress import LOG, Log
 from geomix.training.store import State, User, claim, write_users
 
@@ -84,17 +84,19 @@ def test_states_that_nobody_claims_and_finished_ones_are_named(study):
     assert "finished 20" in first and "claimed by nobody" in second
 
 
-def test_data_older_than_their_sources_are_named(tmp_path, monkeypatch):
-    (tmp_path / "an4/train-0123456789ab").mkdir(parents=True)
-    (tmp_path / "an4/train-0123456789ab/sources.tsv").touch()
-    monkeypatch.setattr(corpora, "stale_sources", lambda folder: ["a.wav", "b.trans.txt"], raising=False)
-    (line,) = stale_lines(tmp_path)
-    assert (
-        line
-        == f"{tmp_path}/an4/train-0123456789ab: prepared data older than their sources: a.wav, b.trans.txt changed since"
-    )
-    monkeypatch.setattr(corpora, "stale_sources", lambda folder: [], raising=False)
-    assert stale_lines(tmp_path) == []
+def test_data_older_than_their_sources_are_named(tmp_path):
+    recordings = [tmp_path / name for name in ("a.wav", "b.wav", "c.wav")]
+    for path in recordings:
+        path.write_bytes(b"RIFF")
+    folder = tmp_path / "data/an4/train-01234567"
+    write_sources(folder, map(Source.of, recordings))
+    assert stale_lines(tmp_path / "data") == []
+    recordings[0].write_bytes(b"RIFF more")
+    sentence = f"{folder}: older than its sources: {recordings[0]}: has 9 bytes, 4 when it was prepared"
+    cure = ": `snakemake --forcerun prepare_split` prepares it again"
+    assert stale_lines(tmp_path / "data") == [f"{sentence}{cure}"]
+    recordings[2].unlink()
+    assert stale_lines(tmp_path / "data") == [f"{sentence}, and 1 more{cure}"]
 
 
 def test_nothing_there_is_a_sentence(tmp_path, capsys):

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from geomix.config import load_config, training_settings
 from geomix.espnet_track import launch
 from geomix.espnet_track.data import EspnetData, write_data, write_speed_copies
+from geomix.settings import load, training_settings
 from geomix.speech.features import FeatureStore, write_features, write_normalisation
 from geomix.speech.manifest import read_manifest
 from geomix.speech.tokenizer import Tokenizer, train_tokenizer
@@ -50,7 +50,7 @@ class Prepared:
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory) -> Prepared:
     root = tmp_path_factory.mktemp("espnet")
-    config = load_config(ROOT / "config" / "smoke.yaml", base=ROOT / "config.yaml")
+    config = load(ROOT / "config" / "smoke.yaml", base=ROOT / "config.yaml")
     corpus = {key: config["corpus"][key] for key in ("name", "kind", "train", "dev", "test", "seed")}
     write_summaries(prepare_corpus(corpus, root, speed_factors=(1.0, 1.1), threads=1), root)
     manifests = {split: root / f"manifest/{split}.tsv" for split in ("train", "dev", "test")}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from geomix.config import load_config, training_settings
 from geomix.espnet_track import agreement, encoder
 from geomix.models.ctc import ctc_loss
+from geomix.settings import load, training_settings
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.espnet
@@ -30,7 +30,7 @@ def registered():
 
 @pytest.fixture(scope="module")
 def full():
-    config = load_config(base=ROOT / "config.yaml")
+    config = load(base=ROOT / "config.yaml")
     config["arms"].setdefault("e_branchformer", {"architecture": "e_branchformer"})
     return config
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import soundfile
 
-from geomix.config import load_config, training_settings, validate_config
 from geomix.errors import UserError
 from geomix.espnet_track import environment
 from geomix.espnet_track.data import read_scp, write_data, write_training_shapes
 from geomix.espnet_track.settings import model_keys, training_keys
 from geomix.espnet_track.weights import espnet_name, from_espnet, to_espnet
+from geomix.settings import load, resolve, training_settings
 from geomix.speech.manifest import read_manifest
 from geomix.speech.tokenizer import Tokenizer
 from geomix.training.averaging import Selection
@@ -22,7 +22,7 @@ BEST = Selection(10, "dev_cer")
 
 @pytest.fixture(scope="module")
 def config():
-    return load_config(base=ROOT / "config.yaml")
+    return load(base=ROOT / "config.yaml")
 
 
 def test_the_folder_holds_what_the_manifest_holds(prepared):
@@ -109,13 +109,13 @@ def test_an_anchor_stays_on_its_track(config):
     changed["arms"]["anchor"] = {"architecture": "e_branchformer"}
     changed["study"]["arms"] = ["attention", "anchor"]
     with pytest.raises(UserError, match="gate.fallback"):
-        validate_config(changed)
+        resolve(changed)
     changed["study"]["arms"] = ["attention"]
     changed["gate"]["fallback"] = {"track": "own", "arm": "anchor", "seeds": [0], "targets": changed["gate"]["targets"]}
     with pytest.raises(UserError, match="track espnet alone"):
-        validate_config(changed)
+        resolve(changed)
     changed["gate"]["fallback"]["track"] = "espnet"
-    validate_config(changed)
+    resolve(changed)
 
 
 def test_the_release_is_a_setting_of_this_track_alone(config):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from geomix.config import ESPNET_VERSION
+from geomix.settings import ESPNET_VERSION
 
 pytestmark = pytest.mark.espnet
 

@@ -70,6 +70,12 @@ def test_every_shipped_overlay_is_valid(overlay):
         (("arms", "mine"), {"mixer": "pears"}, ["arms.mine", "'pears'", "pair"]),
         (("arms", "mine"), {"kind": "wedge"}, ["arms.mine", "mixer"]),
         (("corpus", "dev"), {"hold_out_speaker": ["a"]}, ["corpus.dev", "hold_out_speaker", "hold_out_speakers"]),
+        (
+            ("corpus", "test"),
+            {"test-clean": ["a"], "test-other": ["b"], "train": ["c"]},
+            ["corpus.test", "called train"],
+        ),
+        (("corpus", "test"), {"test-clean": ["a"], "test-other": ["b"], "dev": ["dev-clean"]}, ["corpus.test", "dev"]),
         (("study", "seeds"), [0, 0], ["study.seeds", "0 twice"]),
         (("study", "seeds"), 0, ["study.seeds", "0", "list"]),
         (("corpus", "test"), ["test-clean"], ["gate.targets", "test-other", "not an evaluation set"]),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 from safetensors.torch import load_file
 
@@ -16,7 +17,7 @@ from geomix.speech import training_task
 from geomix.speech.augmentation import SpecAugment
 from geomix.speech.batching import Example
 from geomix.speech.features import FeatureStore, write_features, write_normalisation
-from geomix.speech.manifest import read_manifest, write_manifest
+from geomix.speech.manifest import Utterance, read_manifest, write_manifest
 from geomix.speech.scoring import read_text
 from geomix.speech.tokenizer import Tokenizer, train_tokenizer
 from geomix.speech.training_task import PreparedData, SpeechTask, average_arm, build_model, decode_set, train_arm
@@ -370,6 +371,31 @@ def test_unigram_floor_is_what_the_best_constant_output_reaches(root):
         loss.backward()
         optimizer.step()
     assert 0.95 * task.floor < loss.item() <= task.floor
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_dev_utterance_without_an_output_frame_is_no_end(root, tmp_path, alone):
+    """0.1 s, the shortest that preparation keeps, are 11 frames: none behind a subsampling by 8."""
+    sound = tmp_path / "short.wav"
+    soundfile.write(sound, np.random.default_rng(0).normal(0, 0.1, 1600), 16_000)
+    short = Utterance("0-short", "0", str(sound), 1600, 1.0, "DO RE")
+    dev = [short] if alone else [short, *read_manifest(root / "manifest/dev.tsv")]
+    write_manifest(tmp_path / "dev.tsv", dev)
+    write_features(dev, tmp_path / "dev-sp1.0", threads=1, progress=False)
+    data = data_of(root, dev_manifests=[tmp_path / "dev.tsv"], dev_features=[tmp_path / "dev-sp1.0.f32"])
+    settings = {**SETTINGS, "model": {**SETTINGS["model"], "subsampling": 8}}
+    settings["training"] = {**SETTINGS["training"], "epochs": 1}
+    places = {"state_root": tmp_path / "state", "out": tmp_path / "out", "device": "cpu"}
+    train_arm(settings, data, about=ABOUT, selection=BEST_TWO, detect_after=1_000_000, **places)
+    found = read_json(tmp_path / "out/diagnostics.json")
+    assert short.id not in found["utterances"] and len(found["utterances"]) == min(len(dev) - 1, 16)
+    assert len(found["start"]) == len(found["end"]) == (0 if alone else 2)
+    _, model = build_model(settings, Tokenizer.load(data.tokenizer), data.normalisation)
+    arguments = {"augmentation": SpecAugment(), "seed": 0, "device": CPU, "flops_per_audio_second": 1.0}
+    floor = SpeechTask(model, data, **arguments).floor
+    # it counts as the dev loss counts it: 0, since it cannot be aligned
+    longer = SpeechTask(model, data_of(root), **arguments).floor
+    assert floor == pytest.approx(0 if alone else longer * (len(dev) - 1) / len(dev), rel=1e-6)
 
 
 def test_batch_norm_statistics_move_little_with_padding(root):

@@ -1,7 +1,6 @@
 """The store: who claims a training, what is restored, continued, forgotten and refused."""
 
 import errno
-import json
 import os
 import shutil
 from pathlib import Path
@@ -12,9 +11,12 @@ import torch
 from geomix.cli import main
 from geomix.errors import UserError
 from geomix.files import folder_lock, read_json
+from geomix.settings import trainings
+from geomix.settings.base import key
+from geomix.settings.speech import Training
 from geomix.training import store
 from geomix.training.averaging import Epochs, Selection
-from geomix.training.checkpoints import LAYOUT, load_state
+from geomix.training.checkpoints import LAYOUT, Identity, load_state
 from geomix.training.progress import LOG, read_log
 from geomix.training.store import Request, User, forget, opened, state_folder, stored
 from tests.training.toy import Task, terminate_at, trainer
@@ -34,8 +36,9 @@ def train(root, user=USER, selection=ROOM, task=None, schedule="warmup", **train
     request = Request(settings, DATA, user, LAYOUT, selection, schedule)
     chosen = {"keep_best": selection.keep_best, "best_by": selection.best_by}
     options = {**settings["training"], **chosen, "schedule": schedule}
+    options.pop("later", None)  # a key that the toy's trainer does not know
     with opened(root, request) as found:
-        identity = {**settings, "hashes": DATA}
+        identity = Identity(found.folder.name, {**settings, "hashes": DATA})
         run = trainer(found.folder, task or Task(), identity=identity, **options)
         run.name = user.name
         summary = run.run()
@@ -45,7 +48,7 @@ def train(root, user=USER, selection=ROOM, task=None, schedule="warmup", **train
 
 def content(folder):
     """What decides anything: weights kept, weights and optimiser of the last checkpoint, scores."""
-    state, _ = load_state(folder, read_settings(folder))
+    state, _ = load_state(folder, Identity(folder.name, {}))
     kept = {path.name: path.read_bytes() for path in sorted(folder.glob("epoch-*"))}
     optimizer = [entry for entry in state["optimizer"]["state"].values()]
     tensors = [*state["model"].values(), *(value for entry in optimizer for value in entry.values())]
@@ -54,11 +57,6 @@ def content(folder):
         for line in read_log(folder / LOG)
     ]
     return kept, tensors, state["metrics"], history
-
-
-def read_settings(folder):
-    with open(folder / "last.ckpt", "rb") as file:
-        return json.loads(file.readline())["settings"]
 
 
 def assert_same(a, b):
@@ -151,6 +149,33 @@ def test_why_a_shorter_training_is_not_continued_is_said(tmp_path, capsys, chang
     folder, _ = train(tmp_path, selection=change.get("selection", ROOM), task=task, epochs=5, **options)
     assert f"own/pair/seed0: starts anew, not from the 4 epochs in {short}: {reason}" in capsys.readouterr().err
     assert min(task.made) == (1, 0) and not (folder / ".copy").exists()
+
+
+class Later(Training):
+    """The section of a later geomix, which has a key more."""
+
+    later: str | None = key(None, "a key that was added later", "train", before=None)
+
+
+def test_a_training_from_before_a_key_is_resumed_continued_and_restored(tmp_path, monkeypatch, capsys):
+    whole, _ = train(tmp_path / "whole", epochs=4)
+    with pytest.raises(UserError, match="stopped by SIGTERM in epoch 2"):
+        train(tmp_path / "stopped", epochs=4, task=Task(spoil=terminate_at(2, 5)))
+    short, _ = train(tmp_path / "short", epochs=2)
+    monkeypatch.setattr(trainings, "Training", Later)
+
+    task = Task()
+    resumed, _ = train(tmp_path / "stopped", epochs=4, later=None, task=task)
+    assert min(task.made) >= (2, 0)
+    assert_same(resumed, whole)
+    more, _ = train(tmp_path / "short", epochs=4, later=None)
+    assert f"goes on from a copy of the 2 epochs in {short}" in capsys.readouterr().err
+    assert_same(more, whole)
+    same, _ = train(tmp_path / "short", epochs=2, later=None)
+    assert same == short and "restored, finished on" in capsys.readouterr().err
+    # at another value it is another training
+    other, _ = train(tmp_path / "short", epochs=4, later="on")
+    assert other not in (short, more)
 
 
 def test_other_trainings_are_not_continued(tmp_path, capsys):

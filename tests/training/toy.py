@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from geomix.training.checkpoints import Identity
 from geomix.training.loop import Batch, Trainer, TrainingSettings
 from geomix.training.seeding import generator, seed_all
 
@@ -87,7 +88,7 @@ def trainer(folder, task=None, seed=0, identity=None, **settings) -> Trainer:
         task or Task(seed),
         TrainingSettings.from_dict({**SETTINGS, **settings}),
         state_dir=folder,
-        identity={"seed": seed, "training": {"learning_rate": 0.01}} if identity is None else identity,
+        identity=identity or Identity(f"toy {seed}", {"seed": seed, "training": {"learning_rate": 0.01}}),
         seed=seed,
         device=torch.device("cpu"),
         name="toy",

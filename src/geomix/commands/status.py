@@ -32,9 +32,9 @@ def run(arguments: argparse.Namespace) -> None:
     planned: list[tuple[str, str, int]] = []
     results = arguments.results
     if arguments.configfile is not None or results is None:
-        from geomix.config import load_config, trainings_of
+        from geomix.settings import load, trainings_of
 
-        config = load_config(*(arguments.configfile or []))
+        config = load(*(arguments.configfile or []))
         planned = trainings_of(config["study"])
         results = results or Path("results") / config["run"]
     rows = study_status(results, planned)
@@ -107,20 +107,17 @@ def _alive(progress: Progress | None) -> str:
 
 
 def stale_lines(data: Path) -> list[str]:
-    """Sentences about prepared splits (data/<corpus>/<split>-<hash>) that are older than the files they were made from."""
-    folders = sorted(path.parent for path in data.glob("*/*-*/sources.tsv"))
-    if not folders:
-        return []
-    try:
-        from geomix.speech.corpora import stale_sources
-    except ImportError:
-        return []
-    found = {folder: stale_sources(folder) for folder in folders}
-    return [
-        f"{folder}: prepared data older than their sources: {', '.join(names[:3])}{' and more' if len(names) > 3 else ''} changed since"
-        for folder, names in found.items()
-        if names
-    ]
+    """Sentences about prepared splits (data/<corpus>/<split>-<key>) that are older than the files they were made from."""
+    from geomix.speech.corpora import stale_sources
+
+    lines = []
+    for folder in sorted(path.parent for path in data.glob("*/*-*/sources.tsv")):
+        if changed := stale_sources(folder):
+            more = f", and {len(changed) - 1} more" if changed[1:] else ""
+            lines.append(
+                f"{folder}: older than its sources: {changed[0]}{more}: `snakemake --forcerun prepare_split` prepares it again"
+            )
+    return lines
 
 
 def _run_status(name: str, results: Path, states: Iterable[Path], logs: Path) -> RunStatus:

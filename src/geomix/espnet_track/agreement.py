@@ -16,12 +16,12 @@ from espnet2.samplers.num_elements_batch_sampler import NumElementsBatchSampler
 from espnet2.tasks.abs_task import scheduler_classes
 from espnet2.tasks.asr import ASRTask
 
-from geomix.config import ESPNET_VERSION
 from geomix.espnet_track.data import EspnetData, read_scp, read_shapes, write_training_shapes
 from geomix.espnet_track.settings import data_keys, model_keys, subsampling_of, training_keys
 from geomix.espnet_track.weights import FRONTEND, from_espnet, to_espnet
 from geomix.models.architectures import model_config
 from geomix.models.flops import parameter_count
+from geomix.settings import ESPNET_VERSION
 from geomix.speech.audio import read_audio
 from geomix.speech.batching import FrameSource, numel_batches, pad_tokens, shuffled
 from geomix.speech.features import FeatureStore, read_normalisation

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from geomix.config import ESPNET_VERSION
 from geomix.errors import UserError
+from geomix.settings import ESPNET_VERSION
 
 
 def espnet_python() -> Path:

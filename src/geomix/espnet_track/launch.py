@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from geomix.config import E_BRANCHFORMER
 from geomix.errors import UserError
 from geomix.espnet_track.data import EspnetData, read_scp, read_shapes, write_training_shapes
 from geomix.espnet_track.environment import run_step
 from geomix.espnet_track.settings import criterion_of, stats_config, subsampling_of, training_config
 from geomix.files import atomic_path, folder_lock, read_json, write_json, write_text
+from geomix.settings import E_BRANCHFORMER
 from geomix.speech.manifest import SAMPLE_RATE
 from geomix.tensors import write_tensors
 from geomix.training.averaging import Epochs, Selection, write_averaging

@@ -190,15 +190,17 @@ def _diagnostics(
     """
     from geomix.espnet_track.weights import from_espnet
     from geomix.models.conformer import ConformerConfig
-    from geomix.models.diagnostics import pair_diagnostics
+    from geomix.models.diagnostics import pair_diagnostics, watched_utterances
     from geomix.speech.batching import FrameSource
     from geomix.speech.features import FeatureStore
 
     store = FeatureStore.open(features)
-    ids = sorted(store)[:16]
-    lengths = torch.tensor([len(store[i]) for i in ids])
-    batch = FrameSource(store, ids, lengths.device).batch(ids, lengths.tolist()), lengths
     config = ConformerConfig.from_dict(model)
+    ids = watched_utterances(config.build(), store.lengths)
+    if not ids:
+        return {"utterances": [], "start": [], "end": []}
+    lengths = torch.tensor([store.lengths[i] for i in ids])
+    batch = FrameSource(store, ids, lengths.device).batch(ids, lengths.tolist()), lengths
     attention = config.mixer["mixer"] == "attention"
     found: dict[str, Any] = {"utterances": ids}
     for when, weights in (("start", _build(args, args["seed"]).state_dict()), ("end", end)):

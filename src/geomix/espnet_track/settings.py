@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geomix.config import E_BRANCHFORMER, training_settings
 from geomix.errors import UserError
+from geomix.settings import E_BRANCHFORMER, training_settings
 from geomix.training.averaging import Selection
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def model_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     Parameters
     ----------
-    settings : `geomix.config.training_settings`; `UserError` names what ESPnet cannot do of them
+    settings : `geomix.settings.training_settings`; `UserError` names what ESPnet cannot do of them
     """
     model = settings["model"]
     intermediate = model.get("intermediate_ctc")

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from geomix.config import ESPNET_VERSION
 from geomix.espnet_track.agreement import pair_of_models
 from geomix.espnet_track.settings import specaug_keys
 from geomix.models.architectures import model_config
 from geomix.models.flops import parameter_count, train_flops_per_audio_second
+from geomix.settings import ESPNET_VERSION
 from geomix.speech.augmentation import SpecAugment
 from geomix.speech.features import log_mel
 from geomix.training import devices

@@ -33,7 +33,7 @@ from geomix.models.transformer_lm import (
 from geomix.tensors import load_state
 from geomix.training import devices
 from geomix.training.averaging import Selection
-from geomix.training.checkpoints import LAYOUT
+from geomix.training.checkpoints import LAYOUT, Identity
 from geomix.training.loop import Batch, Trainer, TrainingSettings
 from geomix.training.progress import LOG, say
 from geomix.training.record import training_record
@@ -186,7 +186,6 @@ def train_arm(
     )
     hashes = summary["hashes"]
     user = User(about["run"], settings["track"], arm, seed)
-    identity = {**settings, "model": dataclasses.asdict(config), "hashes": hashes}
     counts = ", ".join(f"{part['tokens']:,} {split}" for split, part in summary["splits"].items())
     say(
         f"{user.name}: {parameter_count(config):,} parameters; tokens {counts}; unigram entropy {summary['unigram_entropy']:.3f} nats; on {devices.device_name(place)}"
@@ -194,6 +193,7 @@ def train_arm(
     request = Request(settings, hashes, user, LAYOUT, SELECTION, options.schedule)
     with opened(Path(state_root), request) as found_state:
         state = found_state.folder
+        identity = Identity(state.name, {**settings, "model": dataclasses.asdict(config), "hashes": hashes})
         run = Trainer(
             model, task, options, state_dir=state, identity=identity, seed=seed, device=place, name=user.name
         ).run()

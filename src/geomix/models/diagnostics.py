@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,6 +13,16 @@ from geomix.mixers import Frames, PairMixer
 from geomix.models.conformer import ConformerCTC
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def watched_utterances(model: ConformerCTC, frames: Mapping[str, int], most: int = 16) -> list[str]:
+    """Ids of the utterances that a training's diagnostics look at: the first `most` of those with an output frame.
+
+    frames : log-mel frames by id
+    """
+    ids = sorted(frames)
+    outputs = model.subsampled_lengths(torch.tensor([frames[i] for i in ids], dtype=torch.long)).tolist()
+    return [i for i, output in zip(ids, outputs, strict=True) if output >= 1][:most]
 
 
 @torch.no_grad()

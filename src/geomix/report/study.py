@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from geomix.config import evaluation_sets, seeds_of
 from geomix.errors import UserError
 from geomix.files import read_json
+from geomix.settings import evaluation_sets, seeds_of
 from geomix.speech.scoring import Score, read_score
 
 

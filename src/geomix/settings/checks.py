@@ -105,6 +105,9 @@ def _check_runs(config: Mapping[str, Any]) -> None:
         raise UserError(f"config: run and algebra.run are both {config['run']!r}: give them different names")
     if config["study"]["arms"] and "train" in evaluation_sets(config):
         raise UserError("config: corpus.test has a set called train: give it another name")
+    test, dev = config["corpus"]["test"], config["corpus"]["dev"]
+    if "dev" in test and dev != (test["dev"] if isinstance(test, Mapping) else ["dev"]):
+        raise UserError("config: corpus.test has a set called dev that is not corpus.dev: give it another name")
 
 
 def _check_language(language: Mapping[str, Any]) -> None:

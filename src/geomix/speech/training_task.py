@@ -30,7 +30,7 @@ from geomix.errors import UserError
 from geomix.files import atomic_path, read_json, sha256, write_json
 from geomix.models.architectures import model_config
 from geomix.models.conformer import ConformerConfig, ConformerCTC, load_model, save_model
-from geomix.models.diagnostics import pair_diagnostics
+from geomix.models.diagnostics import pair_diagnostics, watched_utterances
 from geomix.models.flops import parameter_count, train_flops_per_audio_second
 from geomix.speech.augmentation import SpecAugment
 from geomix.speech.batching import (
@@ -242,7 +242,8 @@ class SpeechTask:
                 # a label never seen in training gets the share of one occurrence
                 probabilities = [blank, *((1 - blank) * max(self._unigrams[t], 1) / total for t in own)]
                 length = self._subsampled(torch.tensor([frames[i]]))
-                log_probs = torch.tensor(probabilities).log().expand(1, int(length), -1)
+                # an utterance without an output frame cannot be aligned, and PyTorch takes no empty tensor
+                log_probs = torch.tensor(probabilities).log().expand(1, max(int(length), 1), -1)
                 targets, target_lengths = pad_tokens([[1 + own.index(t) for t in tokens]])
                 loss += float(_ctc(log_probs, targets, length, target_lengths)[0])
             floors.append(loss / len(self._dev_tokens))
@@ -327,7 +328,6 @@ def train_arm(
         flops_per_audio_second=train_flops_per_audio_second(config),
     )
     user = User(about["run"], settings["track"], arm, seed)
-    identity = {**settings, "model": config.to_dict(), "hashes": data.hashes}
     say(
         f"{user.name}: {parameter_count(config):,} parameters, {task.train_seconds:,.0f} audio-s in {len(task.plan):,} batches an epoch, "
         f"{100 * task.padding:.1f} % padding, on {devices.device_name(place)}"
@@ -335,6 +335,7 @@ def train_arm(
     request = Request(settings, data.hashes, user, checkpoints.LAYOUT, selection, options.schedule)
     with opened(state_root, request) as found:
         state = found.folder
+        identity = checkpoints.Identity(state.name, {**settings, "model": config.to_dict(), "hashes": data.hashes})
         trainer = Trainer(
             model, task, options, state_dir=state, identity=identity, seed=seed, device=place, name=user.name
         )
@@ -384,13 +385,16 @@ def _record(
 def _diagnostics(
     settings: Mapping[str, Any], data: PreparedData, task: SpeechTask, model: ConformerCTC
 ) -> dict[str, Any]:
-    """Pair diagnostics of each block on the same 16 dev utterances, before and after training.
+    """Pair diagnostics of each block on the same 16 dev utterances that have an output frame, before and after training.
 
     The untrained model is built again from its seed: it is the same, and nothing has to be carried through
     interruptions.
     """
-    ids = sorted(task.dev_store)[:16]
-    lengths = torch.tensor([len(task.dev_store[i]) for i in ids])
+    frames = task.dev_store.lengths
+    ids = watched_utterances(model, frames)
+    if not ids:
+        return {"utterances": [], "start": [], "end": []}
+    lengths = torch.tensor([frames[i] for i in ids])
     features = FrameSource(task.dev_store, ids, lengths.device).batch(ids, lengths.tolist())
     start = build_model(settings, task.tokenizer, data.normalisation)[1]
     return {

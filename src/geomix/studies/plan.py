@@ -188,6 +188,11 @@ def _folder(config: Mapping[str, Any], root: Path, split: str) -> Path:
     return root / "data" / config["corpus"]["name"] / f"{split}-{stages.split_key(config, split)}"
 
 
+def _subsets(config: Mapping[str, Any]) -> set[str]:
+    """Subsets of the corpus that its splits are made of."""
+    return {subset for split in stages.splits_of(config) for subset in stages.split_settings(config, split)["read"]}
+
+
 def _vocabulary(config: Mapping[str, Any], root: Path) -> int:
     tokenizer = config["tokenizer"]
     if tokenizer["size"]:
@@ -224,7 +229,8 @@ def _chain(trainings: list[Training], gate: list[Training]) -> tuple[list[str], 
     last = longest(trainings)
     links = [last]
     steps = judged(last)
-    if gated := [t for t in trainings if t.gated]:
+    gated = [t for t in trainings if t.gated]
+    if gate and gated:
         links = [longest(gate), longest(gated)]
         steps = [*judged(links[0]), "measure_parity", "parity_gate", *judged(links[1])]
     return ["prepare_split", "features", "normalisation", *steps, "compare", "report"], hours_of(links)
@@ -234,7 +240,7 @@ def _jobs(config: Mapping[str, Any], trainings: list[Training], anchors: list[Tr
     """Jobs of each rule in a run from nothing; a test holds this against `snakemake -n`."""
     corpus, gate = config["corpus"], config["gate"] or {}
     splits, sets = stages.splits_of(config), len(evaluation_sets(config))
-    downloads = len({name for key in ("train", "dev", "test") for name in corpus[key]}) if corpus["download"] else 0
+    downloads = len(_subsets(config)) if corpus["download"] else 0
     everything = [*trainings, *anchors]
     espnet = sum(t.track == "espnet" for t in everything)
     # an anchor is judged on the sets of its targets alone
@@ -284,8 +290,7 @@ def _storage(config: Mapping[str, Any], seconds: Mapping[str, float], trainings:
     corpus, features = config["corpus"], config["features"]
     copies = sum(1 / factor for factor in corpus["speed_factors"])
     if corpus["download"]:
-        subsets = {name for key in ("train", "dev", "test") for name in corpus[key]}
-        recorded = 3600 * sum(_LIBRISPEECH_HOURS[name] for name in subsets)
+        recorded = 3600 * sum(_LIBRISPEECH_HOURS.get(name, 0.0) for name in _subsets(config))
         yield Stored("recordings (archives, and unpacked)", 2 * _FLAC_BYTES * recorded, "corpus.train, dev, test")
     elif corpus["kind"] in ("demo", "smoke"):
         recorded = sum(seconds.values()) - seconds["train"] * (1 - 1 / copies)

@@ -1,8 +1,8 @@
 """The resumable state of a training: whole or not at all, checked when read, with the previous one kept.
 
-A checkpoint is one file: a JSON line (format, SHA-256 of the rest, settings of the run) and what `torch.save` wrote. It
-is written beside its name and renamed, the previous checkpoint having been renamed to `previous.ckpt`: whatever dies at
-whatever moment, one good file is left.
+A checkpoint is one file: a JSON line (format, SHA-256 of the rest, hash and settings of the training) and what `torch.save`
+wrote. It is written beside its name and renamed, the previous checkpoint having been renamed to `previous.ckpt`: whatever
+dies at whatever moment, one good file is left.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import io
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +24,35 @@ from geomix.training.progress import LOG
 from geomix.training.store import Layout
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
-_FORMAT = "geomix checkpoint 1"
+_FORMAT = "geomix checkpoint 2"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which training a checkpoint is of.
+
+    hash : `settings.settings_hash` of all that decides its weights; it alone is compared, since it leaves out a key that was
+        added later at the value which computes what was computed before
+    settings : plain JSON values, kept for reading
+    """
+
+    hash: str
+    settings: Mapping[str, Any]
 
 
 class _Damaged(Exception):
     pass
 
 
-def save_state(folder: Path, state: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def save_state(folder: Path, state: Mapping[str, Any], identity: Identity) -> None:
     """Write `state` (tensors, numbers, strings, lists and dictionaries of them) as the folder's newest checkpoint.
 
-    `settings` (plain JSON values) say what run this is. On a full disk a UserError is raised and the earlier
-    checkpoints stay.
+    On a full disk a UserError is raised and the earlier checkpoints stay.
     """
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
-    header = {"format": _FORMAT, "sha256": hashlib.sha256(buffer.getbuffer()).hexdigest(), "settings": settings}
+    digest = hashlib.sha256(buffer.getbuffer()).hexdigest()
+    header = {"format": _FORMAT, "sha256": digest, "hash": identity.hash, "settings": identity.settings}
     last = folder / LAST
     with atomic_path(last) as temporary:
         _write(temporary, header, buffer.getbuffer())
@@ -54,15 +68,18 @@ def _write(path: Path, header: Mapping[str, Any], content: bytes | memoryview) -
         os.fsync(file.fileno())
 
 
-def relabel(source: Path, target: Path, epochs: int) -> None:
-    """Write the checkpoint `source` to `target` as that of a training of `epochs` epochs; a damaged one is a ValueError."""
+def relabel(source: Path, target: Path, name: str, epochs: int) -> None:
+    """Write the checkpoint `source` to `target` as that of a training of `epochs` epochs whose hash is `name`.
+
+    A damaged one is a ValueError.
+    """
     try:
         header, content = _open(source, payload=True)
     except _Damaged:
         raise ValueError(f"its {source.name} is damaged") from None
     settings = header["settings"]
     settings = {**settings, "training": {**settings["training"], "epochs": epochs}}
-    _write(target, {**header, "settings": settings}, content)
+    _write(target, {**header, "hash": name, "settings": settings}, content)
 
 
 LAYOUT = Layout((LAST, PREVIOUS), "epoch-{}.safetensors", (LOG,), relabel)
@@ -74,7 +91,7 @@ def _open(path: Path, payload: bool) -> tuple[dict[str, Any], bytes]:
         with open(path, "rb") as file:
             header = json.loads(file.readline())
             content = file.read() if payload else b""
-        if header["format"] != _FORMAT or not isinstance(header["settings"], dict):
+        if header["format"] != _FORMAT or not isinstance(header["settings"], dict) or "hash" not in header:
             raise _Damaged
         if payload and hashlib.sha256(content).hexdigest() != header["sha256"]:
             raise _Damaged
@@ -93,12 +110,10 @@ def read_settings(folder: Path) -> dict[str, Any]:
     raise UserError(f"{folder}: no checkpoint of a training here: run the training first")
 
 
-def load_state(
-    folder: Path, settings: Mapping[str, Any], map_location: Any = "cpu"
-) -> tuple[dict[str, Any] | None, str | None]:
+def load_state(folder: Path, identity: Identity, map_location: Any = "cpu") -> tuple[dict[str, Any] | None, str | None]:
     """The newest whole checkpoint in `folder`, or None, and a sentence if a newer one was damaged, or None.
 
-    Raises UserError when the folder holds a run of other settings, or checkpoints of which none can be read.
+    Raises UserError when the folder holds a training of another hash, or checkpoints of which none can be read.
     """
     damaged: list[str] = []
     for name in (LAST, PREVIOUS):
@@ -109,8 +124,8 @@ def load_state(
         except _Damaged:
             damaged.append(str(folder / name))
             continue
-        wanted = json.loads(json.dumps(settings))
-        if header["settings"] != wanted:
+        if header["hash"] != identity.hash:
+            wanted = json.loads(json.dumps(identity.settings))
             raise UserError(
                 f"{folder / name}: a training of other settings ({_difference(header['settings'], wanted)}): "
                 "give this run another state folder, or remove this one"
@@ -133,4 +148,4 @@ def _difference(there: Any, wanted: Any, path: str = "") -> str:
         for key in sorted({*there, *wanted}):
             if there.get(key) != wanted.get(key):
                 return _difference(there.get(key), wanted.get(key), f"{path}.{key}" if path else key)
-    return f"{path} is {there!r} there, {wanted!r} here"
+    return f"{path or 'the whole'} is {there!r} there, {wanted!r} here"

@@ -255,9 +255,9 @@ class Trainer:
     """Trains `model` on `task` in `state_dir`; `run` may be called again after any interruption.
 
     state_dir : the caller holds its lock (`store.opened`).
-    identity : plain values that say what run this is; a state folder of another identity is refused. It must hold
-        everything that changes the weights (the settings, the seed, hashes of the data) and nothing else (not the
-        device, the threads, the selection of epochs or the detectors).
+    identity : which training this is; a state folder of another one is refused. Its hash must cover everything that changes
+        the weights (the settings, the seed, hashes of the data) and nothing else (not the device, the threads, the
+        selection of epochs or the detectors).
     seed : of dropout; the task seeds its own draws.
     """
 
@@ -268,7 +268,7 @@ class Trainer:
         settings: TrainingSettings,
         *,
         state_dir: Path,
-        identity: Mapping[str, Any],
+        identity: checkpoints.Identity,
         seed: int,
         device: torch.device,
         name: str = "the run",

@@ -17,7 +17,6 @@ import dataclasses
 import datetime
 import errno
 import functools
-import json
 import math
 import os
 import re
@@ -27,9 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geomix.config import settings_hash
 from geomix.errors import UserError
 from geomix.files import folder_lock, read_json, write_json
+from geomix.settings import settings_hash
 from geomix.training.averaging import Metrics, Selection
 from geomix.training.progress import say
 from geomix.training.schedules import FREE_OF_EPOCHS
@@ -64,13 +63,14 @@ class Layout:
     checkpoints : the resumable states, the newest first; a folder without any has not been trained in
     weights : name of an epoch's weights, with {} for the epoch
     beside : patterns of what else belongs to a training that goes on
-    relabel : writes a checkpoint at another path as that of a training of so many epochs; None: a plain copy serves
+    relabel : writes a checkpoint at another path as that of a training of another hash, of so many epochs; None: a plain
+        copy serves
     """
 
     checkpoints: tuple[str, ...]
     weights: str
     beside: tuple[str, ...]
-    relabel: Callable[[Path, Path, int], None] | None = None
+    relabel: Callable[[Path, Path, str, int], None] | None = None
 
     def trained_in(self, folder: Path) -> bool:
         """Whether a training began in `folder`."""
@@ -241,7 +241,7 @@ def _tidy(folder: Path, layout: Layout) -> None:
 def _go_on_from_shorter(root: Path, folder: Path, request: Request) -> None:
     """Copy the longest finished training of fewer epochs that is else the same, or say why none can be continued."""
     name, first = request.user.name, None
-    for epochs, source in _shorter(root, folder, request):
+    for epochs, source in _shorter(root, request):
         with folder_lock(source, "training", wait=True):
             reason = _not_continued(source, request) or _copy(source, folder, request)
         if reason is None:
@@ -252,17 +252,22 @@ def _go_on_from_shorter(root: Path, folder: Path, request: Request) -> None:
         say(first)
 
 
-def _shorter(root: Path, folder: Path, request: Request) -> list[tuple[int, Path]]:
-    """(epochs, folder) of finished trainings that differ in a smaller number of epochs alone, the longest first."""
-    wanted = json.loads(json.dumps(request.settings))
-    epochs = wanted.get("training", {}).get("epochs")
+def _shorter(root: Path, request: Request) -> list[tuple[int, Path]]:
+    """(epochs, folder) of finished trainings that differ in a smaller number of epochs alone, the longest first.
+
+    Compared by their hash: their settings may lack a key that was added later.
+    """
+    training = request.settings.get("training", {})
+    epochs = training.get("epochs")
     if request.schedule is None or epochs is None:
         return []
     found = []
     for other in stored(root):
         fewer = other.settings.get("training", {}).get("epochs", epochs)
-        same = {**wanted, "training": {**wanted["training"], "epochs": fewer}} == other.settings
-        if same and other.data_hashes == dict(request.data_hashes) and fewer < epochs and other.finished:
+        if not other.finished or fewer >= epochs:
+            continue
+        shorter = {**request.settings, "training": {**training, "epochs": fewer}}
+        if state_folder(root, shorter, request.data_hashes).name == other.folder.name:
             found.append((fewer, other.folder))
     return sorted(found, key=lambda entry: -entry[0])
 
@@ -292,7 +297,8 @@ def _copy(source: Path, folder: Path, request: Request) -> str | None:
             for path in source.glob(pattern):
                 shutil.copy2(path, copy / path.name, follow_symlinks=False)
         if layout.relabel:
-            layout.relabel(source / checkpoint, copy / checkpoint, request.settings["training"]["epochs"])
+            epochs = request.settings["training"]["epochs"]
+            layout.relabel(source / checkpoint, copy / checkpoint, folder.name, epochs)
         else:
             shutil.copy2(source / checkpoint, copy / checkpoint)
         _on_disk(copy)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from geomix.tensors import load_state
-from geomix.training.checkpoints import LAYOUT
+from geomix.training.checkpoints import LAYOUT, Identity
 from geomix.training.loop import Batch, Summary, Trainer, TrainingSettings, training_step
 from geomix.training.store import Request, User, opened
 
@@ -31,7 +31,6 @@ def train_to_best(
 
     settings, data_hashes : all that decides the weights; user : who asks; state : the store (`training.store`)
     """
-    identity = {**settings, "hashes": dict(data_hashes)}
     request = Request(settings, data_hashes, user, LAYOUT, options.selection, schedule=None)
     with opened(Path(state), request) as found:
         run = Trainer(
@@ -39,7 +38,7 @@ def train_to_best(
             task,
             options,
             state_dir=found.folder,
-            identity=identity,
+            identity=Identity(found.folder.name, {**settings, "hashes": dict(data_hashes)}),
             seed=user.seed,
             device=torch.device("cpu"),
             name=user.name,
