@@ -152,7 +152,9 @@ def readme() -> str:
         "Every key below has its default in `src/geomix/settings/`, from which this page and `schema.json` are made (`geomix settings --write`).",
         "",
         "**Reach** names the stages whose settings a key is part of. A changed key runs those stages again, and what reads what they make; a training",
-        "whose settings and data are as before is restored from `state/<hash>/`, never done again. *nothing*: the key changes no result, and nothing runs again.",
+        "whose settings and data are as before is restored from `state/<hash>/`, never done again. *nothing*: the key changes no result, and nothing runs",
+        "again but the check of the counts in `corpus.expected`. Another `run` or `algebra.run` is an empty folder of results, filled from the same store of",
+        "trainings. [docs/reruns.md](../docs/reruns.md) says the rest: forced runs, deleted files, edited recordings, changed code.",
         "",
         *_reach_table(),
     ]
