@@ -79,7 +79,7 @@ def test_command_prints_a_line_a_run_and_the_counts(study, capsys):
 
 def test_states_that_nobody_claims_and_finished_ones_are_named(study):
     write_users(study / "state" / STATES[1], [])
-    State(study / "state" / STATES[0], False).finish({1: {"dev_cer": 3.0}})
+    State(study / "state" / STATES[0], False).finish({1: {"dev_cer": 3.0}}, {})
     first, second = store_lines(study / "state")
     assert "finished 20" in first and "claimed by nobody" in second
 
@@ -93,7 +93,7 @@ def test_data_older_than_their_sources_are_named(tmp_path):
     assert stale_lines(tmp_path / "data") == []
     recordings[0].write_bytes(b"RIFF more")
     sentence = f"{folder}: older than its sources: {recordings[0]}: has 9 bytes, 4 when it was prepared"
-    cure = ": `snakemake --forcerun prepare_split` prepares it again"
+    cure = "; `snakemake --forcerun prepare_split` prepares it again"
     assert stale_lines(tmp_path / "data") == [f"{sentence}{cure}"]
     recordings[2].unlink()
     assert stale_lines(tmp_path / "data") == [f"{sentence}, and 1 more{cure}"]

@@ -173,7 +173,7 @@ def test_a_missed_gate_is_said_on_the_page_that_stands(tmp_path):
     with pytest.raises(UserError, match=r"tables.md, made before, now says so\)$"):
         pass_gate(tmp_path / "parity.json")
     text = (tmp_path / "tables.md").read_text()
-    assert "**parity not reached.**" in text and "parity reached" not in text and "| 261.0 ± 1.0 |" in text
+    assert "parity not reached" in text and "parity reached" not in text and "made before that measurement" in text
 
 
 def test_without_a_published_number_the_gate_is_recorded_and_open(tmp_path):

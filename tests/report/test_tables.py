@@ -212,19 +212,16 @@ def test_a_missed_gate_is_said_on_the_page_that_stands(run):
     """Passed, reported, then the target moved: the page does not go on saying that it was reached."""
     study = read_json(run / "study.json")
     build_report(run)
-    before = files(run)
+    (run / "study.json").unlink()  # it may be about to be written anew
     measure_parity(run, study["gate"] | {"targets": [{"set": "test", "wer": 1.0, "tolerance": 0.1}]})
-    with pytest.raises(UserError, match=r"reached' \(.*tables.md, made before, now says so\)$"):
-        pass_gate(run / "parity.json")
-    assert "**Gate: target of our own not reached" in (run / "tables.md").read_text()
-    assert all(row["note"].startswith("target not reached") for row in table(run / "tables.csv"))
-    after = files(run)
-    assert after.keys() == before.keys() and all(after[p] != before[p] for p in after if p.suffix in (".svg", ".png"))
-    # what the page needs is gone: better no page than a wrong one
-    (run / "own/symmetric/seed1/record.json").unlink()
-    with pytest.raises(UserError, match=r"removed: they cannot be made again now, .*symmetric/seed1/record.json"):
-        pass_gate(run / "parity.json")
-    assert not (run / "tables.md").exists() and not list((run / "figures").iterdir())
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"reached' \(.*tables.md, made before, now says so\)$"):
+            pass_gate(run / "parity.json")
+        text = (run / "tables.md").read_text()
+        assert text.count("**Gate: target of our own not reached") == 1 and "own reached" not in text
+        assert text.count("made before that measurement (target not reached)") == 1 and "| attention |" in text
+        assert all(row["note"].startswith("target not reached") for row in table(run / "tables.csv"))
+    (run / "tables.md").unlink()
     with pytest.raises(UserError, match=r"'target not reached'$"):  # no page, no word of one
         pass_gate(run / "parity.json")
 

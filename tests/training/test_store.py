@@ -42,7 +42,7 @@ def train(root, user=USER, selection=ROOM, task=None, schedule="warmup", **train
         run = trainer(found.folder, task or Task(), identity=identity, **options)
         run.name = user.name
         summary = run.run()
-        found.finish(summary.metrics)
+        found.finish(summary.metrics, {"commit": "abc"})
     return found.folder, summary
 
 

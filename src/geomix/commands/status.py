@@ -115,7 +115,7 @@ def stale_lines(data: Path) -> list[str]:
         if changed := stale_sources(folder):
             more = f", and {len(changed) - 1} more" if changed[1:] else ""
             lines.append(
-                f"{folder}: older than its sources: {changed[0]}{more}: `snakemake --forcerun prepare_split` prepares it again"
+                f"{folder}: older than its sources: {changed[0]}{more}; `snakemake --forcerun prepare_split` prepares it again"
             )
     return lines
 

@@ -39,6 +39,10 @@ def collect_stats(data: EspnetData, mels: int, threads: int = 1) -> None:
     run_step("stats", {"config": stats_config(data, mels)}, threads=threads)
 
 
+# what a record says of the job that made the weights
+_ORIGIN = ("commit", "dirty", "device", "cpu", "threads", "packages", "device_flops", "finished")
+
+
 def train(
     settings: Mapping[str, Any],
     data: EspnetData,
@@ -89,15 +93,16 @@ def train(
         watch = _Watch(user.name, state / LOG, training, batches)
         summary, attempts = _trained(found, {"config": config, "diagnostics": model}, watch, threads)
         summary["epochs"] = {int(epoch): values for epoch, values in summary["epochs"].items()}
+        record = _record(settings, data, summary, about, state, shapes, dropped, threads)
         if len(summary["epochs"]) >= training["epochs"]:
-            found.finish(summary["epochs"])
+            record |= found.finish(summary["epochs"], {key: record[key] for key in _ORIGIN})
         log = "".join(json.dumps(line) + "\n" for line in _log(state, summary, settings))
 
     metrics = plain(summary["epochs"])
     write_json(out / "diagnostics.json", summary["diagnostics"] or {"utterances": [], "start": [], "end": []})
     write_text(out / "log.jsonl", log)
     write_json(out / "epochs.json", {"state": os.path.relpath(state), "epochs": metrics})
-    record = _record(settings, data, summary, about, state, shapes, dropped, threads) | {
+    record |= {
         "attempts": attempts["attempts"],
         "peak_memory_bytes": attempts["peak_memory"],
         "best_epochs": [

@@ -197,7 +197,7 @@ def train_arm(
         run = Trainer(
             model, task, options, state_dir=state, identity=identity, seed=seed, device=place, name=user.name
         ).run()
-        found_state.finish(run.metrics)
+        origin = found_state.finish(run.metrics, training_record(run, place, threads))
         best = run.best[0]
         load_state(model, load_file(state / LAYOUT.weights.format(best)))
     model.eval()
@@ -227,7 +227,7 @@ def train_arm(
         "best_epoch": best,
         "perplexity": perplexity,
         "tokens_per_second": round(run.rate, 1),
-        **training_record(run, place, threads),
+        **origin,
     }
     write_json(out / "record.json", record)
     return record

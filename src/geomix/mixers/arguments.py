@@ -28,10 +28,11 @@ class Arguments(BaseModel):
     version: ClassVar[int] = 1
 
 
-def argument(default, meaning: str, **bounds):
-    """An argument of a mixer: it decides what is trained."""
+def argument(default, meaning: str, before=None, **bounds):
+    """An argument of a mixer: it decides what is trained. `before`, of one that was added later: see `settings.base.key`."""
+    extra = {"reach": ["train", "report"]} | ({} if before is None else {"before": before})
     factory = {"default_factory": lambda: list(default)} if isinstance(default, list) else {"default": default}
-    return Field(description=meaning, json_schema_extra={"reach": ["train", "report"]}, **factory, **bounds)
+    return Field(description=meaning, json_schema_extra=extra, **factory, **bounds)
 
 
 class Attention(Arguments):

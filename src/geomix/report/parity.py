@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from geomix.errors import UserError
-from geomix.files import read_json, write_json
-from geomix.report.names import ALL_FIGURES, FORMS, is_speech
-from geomix.report.targets import chained, short_aim, sources_of
+from geomix.files import read_json, write_json, write_text
+from geomix.report.targets import chained, seeds_named, short_aim, sources_of
 from geomix.statistics import gate_verdict
 
 
@@ -89,7 +91,7 @@ def pass_gate(path: str | os.PathLike) -> str:
     """
     parity = read_json(path, "sentence", "anchor", "mode")
     if not parity["anchor"] and parity["mode"] != "record":
-        page = refresh_page(Path(path).parent)
+        page = refresh_page(Path(path).parent, parity)
         raise UserError(
             f"{path}: {parity['sentence']}: gated arms wait until it is reached: find what the baseline's training "
             f"lacks, or set gate.mode to record to go on with every table marked '{short_aim(parity)} not reached'"
@@ -98,28 +100,43 @@ def pass_gate(path: str | os.PathLike) -> str:
     return parity["sentence"]
 
 
-def refresh_page(folder: str | os.PathLike) -> str:
-    """Make the final tables and figures of a run, where they stand, say what its gate said last.
+def refresh_page(folder: str | os.PathLike, parity: Mapping[str, Any]) -> str:
+    """Make the final tables of a run, where they stand, say what its gate measured last; the speech and the language study's.
 
-    They are rebuilt from the files on disk as they are; where that cannot be done (a score is gone, comparisons are of
-    other scores) they are removed, so that no page speaks of a gate that has since been missed. Returns a clause that
-    says what was done, empty where no final tables stand. Serves the speech and the language study alike.
+    The first line that speaks of the gate is replaced, and a sentence says that the rest is older; each line of tables.csv
+    is marked. Nothing else is read: what the tables are made of may be about to change. Returns a clause that says what
+    was done, empty where no final tables stand. A report after the gate is passed writes the page anew.
     """
-    folder = Path(folder)
-    page = folder / "tables.md"
-    figures = [folder / "figures" / f"{name}.{form}" for name in ALL_FIGURES for form in FORMS]
-    stale = [path for path in (page, folder / "tables.csv", *figures) if path.is_file()]
-    if not stale:
+    page, table = Path(folder) / "tables.md", Path(folder) / "tables.csv"
+    if not page.is_file():
         return ""
-    try:
-        if is_speech(read_json(folder / "study.json", "study")):
-            from geomix.report.build import build_report
-        else:
-            from geomix.report.language import build_report
-        build_report(folder)
-    except Exception as error:  # whatever it is that is damaged: a stale page must not stay
-        for path in stale:
-            path.unlink(missing_ok=True)
-        reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        return f"{page} and its figures, made before, are removed: they cannot be made again now, {reason}"
+    mark = f"{short_aim(parity)} not reached"
+    lines = [line for line in page.read_text(encoding="utf-8").splitlines() if STALE not in line]
+    first = next((number for number, line in enumerate(lines) if _GATE_LINE.search(line)), 1)
+    lines[first : first + 1] = [
+        f"**Gate: {parity['sentence']}** ({seeds_named(parity['seeds'])}).",
+        f"**{STALE} ({mark}).**",
+    ]
+    write_text(page, "\n".join(lines) + "\n")
+    if table.is_file():
+        _mark(table, mark)
     return f"{page}, made before, now says so"
+
+
+# the line of a page that names the trainings of the gate, of either study
+_GATE_LINE = re.compile(r"\((track \w+, )?seeds? \d")
+STALE = "What follows was made before that measurement"
+
+
+def _mark(table: Path, mark: str) -> None:
+    """Put `mark` into the notes of a table's lines."""
+    with open(table, encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        if mark not in row["note"].split("; "):
+            row["note"] = "; ".join(filter(None, (mark, row["note"])))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]) if rows else ["note"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(table, out.getvalue())

@@ -13,6 +13,7 @@ from geomix.settings.arms import TAG
 
 # YAML 1.1 reads 1e-3 as text: a number needs a point
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?")
 
 
 def suggest(name: Any, known: Iterable[Any]) -> str:
@@ -77,6 +78,8 @@ class _Fault:
             mantissa += "" if "." in mantissa else ".0"
             exponent = exponent if exponent[0] in "+-" else f"+{exponent}"
             return f"{where}: YAML reads {value} as text, not as a number: write {mantissa}e{exponent}"
+        if self.kind in ("int_type", "float_type") and isinstance(value, str) and _NUMBER.fullmatch(value):
+            return f"{where}: {value!r} is text, not a number: write it without quotes, in a file (Snakemake's --config makes text of it)"
         if self.kind == "finite_number":
             return f"{where}: {value} is not a finite number"
         if self.kind == "literal_error":

@@ -340,7 +340,7 @@ def train_arm(
             model, task, options, state_dir=state, identity=identity, seed=seed, device=place, name=user.name
         )
         summary = trainer.run()
-        found.finish(summary.metrics)
+        origin = found.finish(summary.metrics, training_record(summary, place, threads))
 
     write_json(out / "diagnostics.json", _diagnostics(settings, data, task, model))
     with atomic_path(out / "log.jsonl") as temporary:
@@ -349,7 +349,7 @@ def train_arm(
     record = _record(settings, data, about, task, parameter_count(config)) | {
         "settings_hash": state.name,
         "audio_seconds_per_second": round(summary.rate, 2),
-        **training_record(summary, place, threads),
+        **origin,
     }
     write_json(out / "record.json", record)
     return record

@@ -107,7 +107,10 @@ def read_settings(folder: Path) -> dict[str, Any]:
             return _open(folder / name, payload=False)[0]["settings"]
         except (FileNotFoundError, _Damaged):
             continue
-    raise UserError(f"{folder}: no checkpoint of a training here: run the training first")
+    raise UserError(
+        f"{folder}: no checkpoint of a training here (removed, or forgotten): force its record to train anew, "
+        "snakemake --forcerun results/<run>/<track>/<arm>/seed<n>/record.json"
+    )
 
 
 def load_state(folder: Path, identity: Identity, map_location: Any = "cpu") -> tuple[dict[str, Any] | None, str | None]:

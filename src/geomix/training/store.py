@@ -4,7 +4,8 @@ A folder is named by the hash of a training's settings and of the data it reads.
 
     settings.json   {"settings": ..., "data": {name: hash}}
     users.json      sorted list of {"run", "track", "arm", "seed"}: the runs that claim the training
-    finished.json   {"finished": when, "epochs": {"1": {"dev_cer": ..., ...}, ...}}, once it is trained to its end
+    finished.json   {"finished": when, "epochs": {"1": {"dev_cer": ..., ...}, ...}, "origin": {"commit": ..., ...}}, once it
+                    is trained to its end
     lock            held while a job works here
 
 Nothing here imports torch: `geomix status` and `geomix forget` read the store too.
@@ -101,11 +102,17 @@ class State:
     folder: Path
     restored: bool
 
-    def finish(self, epochs: Metrics) -> None:
-        """Note that the training has come to its end, with the dev metrics of its epochs."""
-        if not (self.folder / FINISHED).exists():
+    def finish(self, epochs: Metrics, origin: Mapping[str, Any]) -> dict[str, Any]:
+        """Note that the training has come to its end, with the dev metrics of its epochs, and return its origin.
+
+        origin : what the job that trained has to say of itself (commit, packages, device, ...). A restored training keeps
+            that of the job that finished it: a record names the code that made the weights, not the code that read them.
+        """
+        path = self.folder / FINISHED
+        if not path.exists():
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            write_json(self.folder / FINISHED, {"finished": now, "epochs": plain(epochs)})
+            write_json(path, {"finished": now, "epochs": plain(epochs), "origin": dict(origin)})
+        return read_json(path, "origin")["origin"]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from geomix.tensors import load_state
 from geomix.training.checkpoints import LAYOUT, Identity
 from geomix.training.loop import Batch, Summary, Trainer, TrainingSettings, training_step
+from geomix.training.record import training_record
 from geomix.training.store import Request, User, opened
 
 
@@ -43,7 +44,7 @@ def train_to_best(
             device=torch.device("cpu"),
             name=user.name,
         ).run()
-        found.finish(run.metrics)
+        found.finish(run.metrics, training_record(run, torch.device("cpu"), torch.get_num_threads()))
         load_state(model, load_file(found.folder / LAYOUT.weights.format(run.best[0])))
     model.eval()
     return run
