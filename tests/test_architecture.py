@@ -1,6 +1,7 @@
 """The dependency rule of the house: which room may import which, and which imports are heavy."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,18 +11,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "geomix"
 
-# room -> rooms of ours that it may import; errors, files, tensors and config are for all but algebra, kernels and statistics
+# room -> rooms of ours that it may import; errors, files and tensors are for all but algebra, kernels and statistics
 ALLOWED = {
     "algebra": set(),
     "statistics": set(),
+    "settings": {"mixers"},
     "kernels": {"algebra"},
     "mixers": {"algebra", "kernels"},
-    "models": {"algebra", "kernels", "mixers"},
-    "training": set(),
-    "speech": {"models", "training"},
-    "language": {"kernels", "mixers", "models", "training", "statistics"},
+    "models": {"algebra", "kernels", "mixers", "settings"},
+    "training": {"settings"},
+    "speech": {"models", "settings", "training"},
+    "language": {"kernels", "mixers", "models", "settings", "training", "statistics"},
 }
-BASE = {"errors", "files", "tensors", "config"}
+BASE = {"errors", "files", "tensors"}
 
 
 def imports(path: Path) -> set[str]:
@@ -45,6 +47,14 @@ def test_rooms_import_only_what_lies_below_them(room):
                 assert name.split(".")[1] in allowed, f"{path.relative_to(ROOT)} imports {name}"
 
 
+def test_settings_know_of_the_house_what_a_mixers_arguments_are_and_nothing_else():
+    for path in (SOURCE / "settings").rglob("*.py"):
+        for name in imports(path):
+            if name.startswith("geomix.") and not name.startswith("geomix.settings"):
+                module = name.rpartition(".")[0]
+                assert module in ("geomix.errors", "geomix.files", "geomix.mixers.arguments"), f"{path} imports {name}"
+
+
 def test_nothing_in_the_package_imports_snakemake():
     for path in SOURCE.rglob("*.py"):
         assert not any(name.split(".")[0] == "snakemake" for name in imports(path)), path
@@ -63,7 +73,8 @@ def test_workflow_scripts_only_call_the_package():
     "module",
     [
         "geomix.cli",
-        "geomix.config",
+        "geomix.settings",
+        "geomix.training.store",
         "geomix.speech.manifest",
         "geomix.speech.scoring",
         "geomix.statistics",
@@ -73,3 +84,26 @@ def test_workflow_scripts_only_call_the_package():
 def test_light_modules_do_not_load_torch(module):
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_parsing_the_workflow_loads_neither_torch_nor_numpy_nor_scipy():
+    """What the Snakefile and the rules import, and what they ask of it: seconds on a login node, at each job of a cluster."""
+    found = []
+    for path in (ROOT / "Snakefile", *sorted((ROOT / "rules").glob("*.smk"))):
+        text = path.read_text(encoding="utf-8")
+        found += re.findall(r"^ *((?:from geomix[\w.]* )?import (?:\([^)]*\)|.+))$", text, re.MULTILINE)
+    assert "from geomix.settings import resolve" in found and len(found) > 10
+    code = "\n".join(
+        (
+            *found,
+            "import sys",
+            "from geomix.settings import load",
+            "for overlays in ([], ['config/smoke.yaml'], ['config/granite.yaml']):",
+            "    config = load(*overlays)",
+            "    check_study(config)",
+            "    stages.stage_settings(config), figure_files(stages.report(config))",
+            "print(*{'torch', 'numpy', 'scipy', 'pandas', 'matplotlib'} & set(sys.modules))",
+        )
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")

@@ -19,7 +19,7 @@ from geomix.speech.manifest import read_manifest
 from geomix.speech.tokenizer import Tokenizer, train_tokenizer
 from tests.conftest import ROOT
 from tests.speech.corpus_builders import prepare_corpus
-from tests.training.prepared import only_weights, write_summaries
+from tests.training.prepared import write_summaries
 
 ARMS = ("attention", "grassmann", "symmetric", "no_mixer")
 # modules that import ESPnet: they run under .venv-espnet (`make espnet-test`)
@@ -44,7 +44,7 @@ class Prepared:
     def settings(self, arm: str, seed: int = 0, **training: Any) -> dict[str, Any]:
         config = copy.deepcopy(self.config)
         config["training"].update(training)
-        return only_weights(training_settings(config, arm, seed, "espnet"))
+        return training_settings(config, arm, seed, "espnet")
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from geomix.espnet_track import launch, run
 from geomix.espnet_track.data import write_training_shapes
 from geomix.espnet_track.settings import training_config
 from geomix.files import read_json
+from geomix.settings import settings_hash
 from geomix.speech.scoring import read_text
 from geomix.speech.training_task import decode_set
 from geomix.training.averaging import Selection
@@ -44,8 +45,10 @@ def train(prepared, arm, root, selection=ALL, **training):
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_an_arm_trains_and_is_decoded_in_both_codes(stats, in_process, tmp_path, arm):
-    _, out = train(stats, arm, tmp_path, epochs=1)
+    settings, out = train(stats, arm, tmp_path, epochs=1)
     record = read_json(out / "record.json")
+    assert record["settings"] == settings
+    assert settings_hash(settings, record["data"]["hashes"]) == record["settings_hash"]
     assert (record["track"], record["arm"], record["epochs"], record["attempts"]) == ("espnet", arm, 1, 1)
     assert record["updates"] == 6 and record["skipped_updates"] == 0  # 12 batches, accumulation 2
     assert record["data"]["speed_histogram"] == {"1.0": 48, "1.1": 48}

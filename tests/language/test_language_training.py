@@ -15,6 +15,7 @@ from geomix.files import write_json
 from geomix.language.perplexity import cross_entropy_of_unigrams, unigram_entropy
 from geomix.language.training_task import LanguageTask, build_model, partner_diagnostics, train_arm
 from geomix.models.transformer_lm import load_language_model
+from geomix.settings import settings_hash
 
 BLOCK, VOCABULARY = 16, 24
 
@@ -118,6 +119,7 @@ def test_a_run_learns_context_and_leaves_its_record(data, tmp_path, mixer):
     model = load_language_model(tmp_path / "out")
     assert task_of(data).perplexity(model, "test") == pytest.approx(record["perplexity"]["test"], rel=1e-6)
     assert (record["data"]["block"], record["data"]["splits"]["valid"]["blocks"]) == (BLOCK, 30)
+    assert settings_hash(record["settings"], record["data"]["hashes"]) == record["settings_hash"]
     for key in ("commit", "device", "packages", "wall_seconds", "parameters", "tokens_per_second", "settings_hash"):
         assert key in record
 

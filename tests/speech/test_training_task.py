@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from geomix.errors import UserError
 from geomix.files import read_json
 from geomix.models.conformer import ConformerCTC
+from geomix.settings import settings_hash
 from geomix.speech import training_task
 from geomix.speech.augmentation import SpecAugment
 from geomix.speech.batching import Example
@@ -126,6 +127,9 @@ def test_record_says_where_the_numbers_come_from(trained, root):
             1
         ].parameters()
     )
+    # the settings as they were used, and the name of the training made from them
+    assert record["settings"] == SETTINGS
+    assert settings_hash(record["settings"], record["data"]["hashes"]) == record["settings_hash"]
     assert record["nondeterministic_ops"] == []  # on a CPU; complaint: espnet#6433
     assert record["epochs"] == 3 and record["attempts"] == 1 and 0 < record["mfu"] < 1
     assert record["device_flops"]["source"] == "measured"

@@ -50,7 +50,7 @@ class Project:
                 continue
             wildcards = re.search(r"^    wildcards: (.*)$", block, re.MULTILINE)
             values = dict(pair.split("=", 1) for pair in wildcards[1].split(", ")) if wildcards else {}
-            keys = ("track", "arm", "seed", "set") if "track" in values else ("split",)
+            keys = ("track", "arm", "seed", "set") if "arm" in values else ("split",)
             jobs.append(f"{rule[1]} {'/'.join(values[key] for key in keys if key in values)}".strip())
         return sorted(jobs)
 
