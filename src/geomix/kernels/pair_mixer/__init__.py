@@ -12,7 +12,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from geomix.algebra.pair_product import PairProduct
+from geomix.algebra.pair_product import PairProduct, has_pair_terms
 from geomix.kernels.pair_features.anchored import anchors
 from geomix.kernels.pair_mixer import naive
 
@@ -44,7 +44,7 @@ def pair_mixer(
     the definition; "naive" and "fused" force one. Under autocast the fused form multiplies in autocast's type; pair features
     are fp32 in both.
     """
-    able = form == "anchored" and f.pair_terms is not None and u.shape[-1] <= MAX_WIDTH and u.dtype != torch.float64
+    able = form == "anchored" and has_pair_terms(f) and u.shape[-1] <= MAX_WIDTH and u.dtype != torch.float64
     if backend is None:
         backend = "fused" if able and u.device.type == "cuda" and _have_triton() else "naive"
     if backend not in ("naive", "fused"):
