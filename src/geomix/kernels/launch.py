@@ -21,7 +21,12 @@ def on_device_of(x: Tensor):
 
 
 def check_memory(what: str, *tensors: Tensor | None) -> None:
-    """ValueError unless all tensors are memory of one GPU (or, under TRITON_INTERPRET=1, of the CPU)."""
+    """ValueError unless all tensors are memory of one GPU (or, under TRITON_INTERPRET=1, of the CPU).
+
+    While torch.compile traces nothing is checked: there are no tensors yet.
+    """
+    if torch.compiler.is_compiling():
+        return
     given = [x for x in tensors if x is not None]
     for x in given:
         if not launchable(x):

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from geomix.algebra import Algebra
 from geomix.algebra.operations import contract_two_sided, safe_sqrt
 from geomix.errors import UserError
+from geomix.kernels.autocast import without_autocast
 from geomix.kernels.product import product
 from geomix.mixers.multivector_attention import MultivectorAttention, RotorPositions, ValueTransform
 
@@ -228,7 +229,7 @@ class Grades(nn.Module):
         Squared and summed in at least fp32, whatever autocast says; NaN stays NaN.
         """
         wide = x.float() if x.dtype.itemsize < 4 else x
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x):
             return safe_sqrt((wide.square() @ self.signs.to(wide.dtype)).abs()).to(x.dtype)
 
     def expand(self, per_grade: Tensor) -> Tensor:

@@ -291,7 +291,9 @@ def _check(program_key: tuple, inputs: tuple[torch.Tensor, ...], out: tuple[torc
                 f"{x.dtype} on {x.device} beside {first.dtype}."
             )
         if x.dim() != 2 or x.shape != (size, first.shape[1]):
-            raise ValueError(f"a CPU kernel of a product takes ({size}, {first.shape[1]}) numbers, got {tuple(x.shape)}.")
+            raise ValueError(
+                f"a CPU kernel of a product takes ({size}, {first.shape[1]}) numbers, got {tuple(x.shape)}."
+            )
     for x in out or ():
         if not _stored_well(x):
             raise ValueError(f"an output of a CPU kernel lies by component or by entry, not at strides {x.stride()}.")

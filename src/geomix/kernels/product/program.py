@@ -43,4 +43,3 @@ def backward_program(table: SignedTriplets) -> Program:
 
 def _rows(table: SignedTriplets):
     return zip(*(v.tolist() for v in (table.i, table.j, table.k, table.sign)), strict=True)
-
