@@ -96,7 +96,17 @@ def test_too_short_audio_is_a_sentence(model, tmp_path, capsys):
 def test_any_length_is_cut_into_pieces_within_the_bound(max_seconds):
     """The search for a quiet place had no place below 2.55 s, between the bound and 0.8 of it and half a second."""
     bound = int(max_seconds * 16_000)
-    lengths = {bound, bound + 1, bound + 799, bound + 4000, bound + 8000, bound + 8001, 2 * bound - 1, 3 * bound + 5, 19_200}
+    lengths = {
+        bound,
+        bound + 1,
+        bound + 799,
+        bound + 4000,
+        bound + 8000,
+        bound + 8001,
+        2 * bound - 1,
+        3 * bound + 5,
+        19_200,
+    }
     for length in lengths:
         waveform = noise(length / 16_000)[:length]
         pieces = cut(waveform, max_seconds)
@@ -143,7 +153,9 @@ def test_a_file_that_cannot_be_decoded_is_named_and_the_next_one_is_decoded(mode
 
 
 def test_new_lines_of_a_text_do_not_break_its_line(model, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("geomix.speech.decoding.greedy_decode", lambda *_, **__: {"0": "ONE\nTWO", "1": "", "2": "THREE\tFOUR\r"})
+    monkeypatch.setattr(
+        "geomix.speech.decoding.greedy_decode", lambda *_, **__: {"0": "ONE\nTWO", "1": "", "2": "THREE\tFOUR\r"}
+    )
     path = tmp_path / "one.wav"
     soundfile.write(path, noise(1), 16_000)
     main(["transcribe", str(model), str(path), "--device", "cpu"])

@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("--progress", action="store_true", help="show windows done, speed and time left")
         if name == "transcribe":
             sub.add_argument("--beams", type=whole(), default=1, metavar="N", help="1 (default) is greedy search")
-            sub.add_argument("--max-new-tokens", type=whole(), default=200, metavar="N", help="per window (default: 200)")
+            sub.add_argument(
+                "--max-new-tokens", type=whole(), default=200, metavar="N", help="per window (default: 200)"
+            )
             sub.add_argument("--prompt", metavar="TEXT", help="what the user turn asks for after the audio")
             sub.add_argument(
                 "--system", metavar="TEXT", help='system turn; "" for none (default: that of the family\'s cards)'
@@ -59,7 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     bench.add_argument("--threads", type=whole(), default=2, metavar="N")
     bench.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=["float32", "bfloat16"])
-    bench.add_argument("--frames", nargs="+", type=whole(), default=[150, 500], metavar="T", help="encoder frames of 20 ms")
+    bench.add_argument(
+        "--frames", nargs="+", type=whole(), default=[150, 500], metavar="T", help="encoder frames of 20 ms"
+    )
     bench.add_argument("--layers", type=whole(), default=16, metavar="N", help="encoder layers (default: 16, as 3.3)")
     bench.add_argument("--profile", action="store_true", help="where the time goes, operation by operation")
 

@@ -54,7 +54,9 @@ def run(arguments: argparse.Namespace) -> None:
         with told(failures):
             pieces = cut(read_recording(path, N_FFT // 2 + 1), arguments.max_seconds)
             if len(pieces) > 1:
-                print(f"{path}: longer than {arguments.max_seconds:g} s, decoded in {len(pieces)} pieces", file=sys.stderr)
+                print(
+                    f"{path}: longer than {arguments.max_seconds:g} s, decoded in {len(pieces)} pieces", file=sys.stderr
+                )
             features = {f"{number:06d}": log_mel(piece) for number, piece in enumerate(pieces)}
             frames = torch.tensor([len(f) for f in features.values()])
             if int(model.subsampled_lengths(frames).min()) < 1:
