@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from geomix.kernels.relative_attention import attend, blocked, blocked_attend, rel_shift
+from geomix.kernels.relative_attention import attend, blocked, blocked_attend, rel_shift, relative_attend
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 9])
