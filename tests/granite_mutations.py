@@ -116,11 +116,17 @@ MUTATIONS = [
         ("waveforms padded before the STFT", "    if masked:", "    if not masked:"),
     ),
     *_granite(
-        "checkpoint",
+        "adapter",
         ("adapter scaled by alpha", "else alpha / rank", "else alpha"),
         ("adapter of v_proj left out", "tensors[name] = (weight", 'tensors[name] = weight if "v_proj" in name else (weight'),
+    ),
+    *_granite(
+        "checkpoint",
         ("BatchNorm statistics not loaded", "tensors.items()}, assign=True)",
          "tensors.items()}, assign=True)\n    for part in module.modules():\n        if isinstance(part, nn.BatchNorm1d):\n            part.reset_running_stats()"),
+    ),
+    *_granite(
+        "tensors",
         ("3.2's two feed-forwards swapped", '"ff1.fn.fn.net.0": "ff1.up_proj",', '"ff1.fn.fn.net.0": "ff2.up_proj",'),
         ("3.2's blocks counted from 1", "{int(match[1]) - 1}", "{int(match[1])}"),
     ),

@@ -90,3 +90,73 @@ def test_too_short_audio_is_a_sentence(model, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["transcribe", str(model), str(path), "--device", "cpu"])
     assert "give a longer recording" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("max_seconds", [1.0, 1.01, 1.5, 2.0, 2.5, 2.55, 3.0, 30.0])
+def test_any_length_is_cut_into_pieces_within_the_bound(max_seconds):
+    """The search for a quiet place had no place below 2.55 s, between the bound and 0.8 of it and half a second."""
+    bound = int(max_seconds * 16_000)
+    lengths = {
+        bound,
+        bound + 1,
+        bound + 799,
+        bound + 4000,
+        bound + 8000,
+        bound + 8001,
+        2 * bound - 1,
+        3 * bound + 5,
+        19_200,
+    }
+    for length in lengths:
+        waveform = noise(length / 16_000)[:length]
+        pieces = cut(waveform, max_seconds)
+        assert np.array_equal(np.concatenate(pieces), waveform)
+        assert max(map(len, pieces)) <= bound
+        assert len(pieces) == 1 or min(map(len, pieces)) >= 6400  # 0.4 s: far more than one output frame
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "0", "-3", "soon"])
+def test_a_bound_that_is_no_number_above_0_is_refused_by_name(model, tmp_path, capsys, value):
+    with pytest.raises(SystemExit):
+        main(["transcribe", str(model), "x.wav", f"--max-seconds={value}"])
+    error = capsys.readouterr().err
+    assert "--max-seconds" in error and value in error and "Traceback" not in error
+
+
+def test_a_bound_below_a_second_is_a_sentence(model, capsys):
+    with pytest.raises(SystemExit):
+        main(["transcribe", str(model), "x.wav", "--max-seconds", "0.9"])
+    assert "--max-seconds 0.9: give at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        (np.zeros(0, np.float32), "is empty"),
+        (noise(0.01), "too short"),
+        (np.where(np.arange(16_000) == 8000, np.nan, noise(1)), "sample 8000 (at 0.500 s) is nan"),
+        (np.where(np.arange(16_000) >= 5, np.inf, noise(1)), "sample 5 (at 0.000 s) is inf"),
+        (np.full(16_000, 1e25, np.float32), "too loud"),
+    ],
+    ids=["empty", "160 samples", "NaN", "infinity", "overflow"],
+)
+def test_a_file_that_cannot_be_decoded_is_named_and_the_next_one_is_decoded(model, tmp_path, capsys, bad, sentence):
+    paths = [tmp_path / name for name in ("before.wav", "bad.wav", "after.wav")]
+    for path, samples in zip(paths, (noise(1, 1), bad, noise(1, 2)), strict=True):
+        soundfile.write(path, samples, 16_000, subtype="FLOAT")
+    with pytest.raises(SystemExit) as ended:
+        main(["transcribe", str(model), *map(str, paths), "--device", "cpu"])
+    out = capsys.readouterr()
+    assert ended.value.code == 1
+    assert [line.split("\t")[0] for line in out.out.splitlines()] == [str(paths[0]), str(paths[2])]
+    assert "bad.wav" in out.err and sentence in out.err and "Traceback" not in out.err
+
+
+def test_new_lines_of_a_text_do_not_break_its_line(model, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(
+        "geomix.speech.decoding.greedy_decode", lambda *_, **__: {"0": "ONE\nTWO", "1": "", "2": "THREE\tFOUR\r"}
+    )
+    path = tmp_path / "one.wav"
+    soundfile.write(path, noise(1), 16_000)
+    main(["transcribe", str(model), str(path), "--device", "cpu"])
+    assert capsys.readouterr().out == f"{path}\tONE TWO THREE FOUR\n"

@@ -11,12 +11,13 @@ from geomix.kernels.pair_mixer import pair_mixer
 NAMES = ("y", "u", "z", "project", "project_bias", "gate", "gate_bias")
 # kind, width, rank, frames, lengths, two-sided, blend, empty: no size is a multiple of a tile, lengths of 1 and 0 included
 CASES = [
-    ("wedge", 20, 7, 21, [21, 13], True, False, "zero"),
+    ("wedge", 20, 13, 21, [21, 13], True, False, "zero"),
     ("wedge", 33, 8, 40, [40, 1], False, True, "bias"),
+    ("symmetric", 17, 8, 35, [35, 0], True, False, "zero"),
     ("symmetric", 17, 5, 35, [35, 0], True, False, "zero"),
     ("symmetric", 36, 9, 19, [7, 19], False, True, "zero"),
     ("signed", 20, 9, 21, [21, 2], True, True, "bias"),
-    ("signed", 24, 6, 33, [33, 20], False, False, "zero"),
+    ("signed", 24, 11, 33, [33, 20], False, False, "zero"),
     ("geometric", 36, 6, 40, [40], True, False, "zero"),
     ("geometric", 19, 11, 23, [23, 5], False, True, "bias"),
     ("wedge", 40, 32, 70, [70, 37], True, False, "zero"),
@@ -74,7 +75,63 @@ def main():
     half = {
         n: ((a - b).norm() / b.norm()).item() for n, a, b in zip(NAMES, results[1], results[0], strict=True) if n != "z"
     }
-    print(json.dumps({"rows": rows, "half": half}))
+    print(json.dumps({"rows": rows, "half": half, "strided": strided(), "nan": nan(), "compiled": compiled()}))
+
+
+def strided() -> dict:
+    """Largest difference of value and gradients between arguments and equal ones of other strides, by case and name."""
+    f, tensors, mask = inputs("wedge", 20, 9, 21, [21, 13], torch.float32)
+    tensors[3], tensors[5] = tensors[3][:1].expand(20).contiguous(), tensors[5]
+    wide = lambda x: torch.stack((torch.full_like(x, 1e3), x, torch.full_like(x, 1e3)), -1)[..., 1]
+    turned = lambda x: x.transpose(0, -1).contiguous().transpose(0, -1)
+    cases = {
+        "columns as biases": {3: wide(tensors[3]), 5: wide(tensors[5])},
+        "one number expanded": {3: tensors[3][:1].clone().expand(20)},
+        "transposed": {i: turned(tensors[i]) for i in (0, 1, 2, 4)},
+        "every second": {i: wide(tensors[i]) for i in range(6)},
+    }
+    grad = torch.randn_like(tensors[0])
+
+    def run(given, grad):
+        leaves = [x.detach().requires_grad_() for x in given]
+        y = pair_mixer(f, *leaves, mask, (1, 2, 5), backend="fused")
+        return [y, *torch.autograd.grad(y, leaves, grad)]
+
+    truth = run(tensors, grad)
+    found = {}
+    for case, other in cases.items():
+        given = [other.get(i, x) for i, x in enumerate(tensors)]
+        assert any(not x.is_contiguous() for x in given), case
+        rows = zip(NAMES, run(given, turned(grad)), truth, strict=True)
+        found[case] = {n: (a - b).abs().max().item() for n, a, b in rows}
+    return found
+
+
+def nan() -> dict:
+    """Frames of 12 with a NaN in their output when frame 4 has one, in both forms."""
+    f, tensors, mask = inputs("wedge", 20, 9, 12, [12], torch.float32)
+    tensors[1][0, 4, 2] = torch.nan
+    return {
+        name: pair_mixer(f, *tensors, mask, (1, 2), backend=name)[0].isnan().any(-1).tolist()
+        for name in ("naive", "fused")
+    }
+
+
+def compiled() -> dict:
+    """Error of value and gradients of a compiled model around the fused form, by kind."""
+    found = {}
+    for name, kind, rank in (
+        ("wedge", "wedge", 9), ("signed", "signed", 8), ("geometric", "geometric", 9), ("symmetric r5", "symmetric", 5),
+    ):  # fmt: skip
+        f, tensors, mask = inputs(kind, 20, rank, 12, [12, 7], torch.float32)
+        model = lambda *x, f=f, mask=mask: pair_mixer(f, x[0] * 2, *x[1:], mask, (1, 2), backend="fused").sin()
+        results = []
+        for call in (model, torch.compile(model, fullgraph=True, backend="aot_eager")):
+            leaves = [t.clone().requires_grad_() for t in tensors]
+            y = call(*leaves)
+            results.append([y, *torch.autograd.grad(y.sum(), leaves)])
+        found[name] = max((a - b).abs().max().item() for a, b in zip(*results, strict=True))
+    return found
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -182,21 +181,19 @@ def test_benchmark_subjects_are_right(form):
 
 
 COLD_START = """
-import sys, time, torch
+import torch
 from geomix.algebra import Algebra
-from geomix.kernels.product import product
-t = time.process_time()
+from geomix.kernels.product import cpu, product
+emit, calls = cpu.emit, []
+cpu.emit = lambda ir: calls.append(ir) or emit(ir)
 a = torch.ones(26, 64, requires_grad=True)
 product(Algebra.truncated(5, 3).product(), a, a, components=0).sum().backward()
-print(time.process_time() - t)
+print(len(calls))
 """
 
 
-def test_cold_start_needs_no_compiler_and_warm_start_is_quick(tmp_path):
-    """Cold: IR printed and compiled by llvmlite, forward and backward. Warm: a new process reads the object files.
-
-    CPU seconds, which are the wall's on an idle machine and do not fail a test because another process is running.
-    """
+def test_cold_start_needs_no_compiler_and_a_warm_one_compiles_nothing(tmp_path):
+    """Cold: IR printed and compiled by llvmlite, forward and backward. Warm: a new process reads the object files."""
     empty = tmp_path / "bin"
     empty.mkdir()
     environment = {
@@ -206,26 +203,14 @@ def test_cold_start_needs_no_compiler_and_warm_start_is_quick(tmp_path):
         "CXX": "missing",
         "CC": "missing",
     }
-    run = lambda: float(
+    run = lambda: int(
         subprocess.run(
             [sys.executable, "-c", COLD_START], env=environment, capture_output=True, text=True, check=True
         ).stdout
     )
-    cold = run()
+    assert run() == 2
     assert len(list((tmp_path / "cache" / "cpu").glob("*.o"))) == 2
-    warm = run()
-    assert cold < 5
-    assert warm < 0.25  # with the import of llvmlite in the new process; the kernels alone:
-    table = Algebra.truncated(5, 3).product()
-    cpu.compile_program((forward_program, table), torch.float32)
-    times = []
-    for _ in range(3):
-        cpu.compile_program.cache_clear()
-        start = time.process_time()
-        cpu.compile_program((forward_program, table), torch.float32)
-        cpu.compile_program((backward_program, table), torch.float32)
-        times.append(time.process_time() - start)
-    assert min(times) < 0.05
+    assert run() == 0
 
 
 # -- Triton: through its interpreter (a process of its own), and compiled for GPUs that are not here ---------------------------

@@ -420,3 +420,78 @@ def test_layers_compile_fullgraph_and_run_in_bf16():
     low = model.bfloat16()(x.bfloat16())
     assert low.dtype == torch.bfloat16
     torch.testing.assert_close(low.float(), expected, rtol=0.1, atol=0.1)
+
+
+def null(algebra, kind):
+    """A multivector without a norm, unit coefficients: a null basis vector, a light-like vector, or one of random grades."""
+    x = torch.zeros(algebra.dim)
+    if kind == "basis":
+        x[algebra.index(f"e{algebra.n}")] = 1
+    elif kind == "light":
+        x[algebra.index("e1")] = x[algebra.index("e2")] = 1
+    else:  # null in every grade: the same coefficients on positive and negative squares
+        for grade in algebra.grades:
+            places = torch.arange(algebra.dim)[algebra.slice(grade)]
+            squares = torch.tensor(algebra.squares.tolist())[places]
+            up, down = places[squares > 0], places[squares < 0]
+            pairs = min(len(up), len(down))
+            x[up[:pairs]] = x[down[:pairs]] = 0.5
+            x[places[squares == 0]] = 0.5
+    return x
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-3, 1.0, 2.0, 2e3, 1e10, 1e20, 1e30])
+@pytest.mark.parametrize(
+    "signature,kind",
+    [((3, 0, 1), "basis"), ((1, 1), "light"), ((1, 3), "light"), ((1, 3), "grades"), ((2, 0, 2), "basis")],
+)
+def test_null_multivectors_stay_bounded_through_layers_of_norms(signature, kind, size):
+    """They grew a thousandfold a layer: 2e3 became 2e12 after four."""
+    algebra = Algebra(*signature)
+    norm = mv.MultivectorNorm(algebra, 2)
+    x = (size * null(algebra, kind)).expand(1, 2, -1).clone().requires_grad_()
+    y = x
+    for _ in range(4):
+        y = norm(y)
+        assert y.abs().max() <= min(size, 1) * 1.0001
+    assert all(g.isfinite().all() for g in torch.autograd.grad(y.sum(), (x, norm.gain)))
+
+
+@pytest.mark.parametrize("signature", [(3,), (3, 0, 1), (1, 1), (1, 3)])
+def test_norm_is_one_after_the_norm_layer_whatever_the_scale(signature):
+    algebra = Algebra(*signature)
+    norm = mv.MultivectorNorm(algebra, 3)
+    x = torch.randn(500, 3, algebra.dim)
+    sure = norm.grades(x).square().sum(-1).mean(-1) > 0.3  # not near the null cone
+    for size in (1.0, 1e3, 1e15, 1e20, 1e30):
+        after = norm.grades(norm(size * x)).square().sum(-1).mean(-1)
+        assert ((after[sure] - 1).abs() < 1e-4).all()
+
+
+@pytest.mark.parametrize("signature", [(3,), (3, 0, 1), (1, 3)])
+def test_nan_stays_nan_in_norms_and_activations(signature):
+    algebra = Algebra(*signature)
+    x = torch.ones(2, 3, algebra.dim)
+    x[0, 1, 0] = torch.nan
+    for layer in (
+        mv.MultivectorNorm(algebra, 3),
+        mv.NormActivation(algebra, 3),
+        mv.FromMultivector(algebra, 3, 4, True),
+    ):
+        y = layer(x)
+        assert y[0].isnan().any() and y[1].isfinite().all()
+    assert mv.MultivectorNorm(algebra, 3)(x)[0].isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("signature", [(3,), (3, 0, 1), (1, 3)])
+def test_norms_of_half_precision_are_those_of_fp32(signature, dtype):
+    """300^2 is no fp16 number; under autocast a bf16 product of the squares would cancel against their rounding."""
+    algebra = Algebra(*signature)
+    x = (300 * torch.randn(20, 3, algebra.dim)).to(dtype)
+    grades = mv.Grades(algebra)
+    exact = grades(x.double())
+    assert ((grades(x).double() - exact).abs() <= 2 * torch.finfo(dtype).eps * exact + 0.3).all()
+    with torch.autocast("cpu", dtype):
+        torch.testing.assert_close(grades(x.float()), grades(x.double()).float(), rtol=1e-4, atol=0.3)
+    assert mv.MultivectorNorm(algebra, 3)(x).isfinite().all()

@@ -6,15 +6,15 @@ readable forms, differentiable and right for any floating dtype; `geomix.kernels
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import comb
 
 import torch
 
+from geomix.algebra.constants import constant
 from geomix.algebra.tables import Algebra, SignedTriplets
 
 
-@lru_cache(maxsize=256)
+@constant
 def dense_table(table: SignedTriplets, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """The (left, right, out) table as a tensor, made once per dtype and device."""
     return torch.as_tensor(table.dense(), dtype=dtype, device=device)
@@ -84,19 +84,33 @@ def gram_parts(algebra: Algebra, a: torch.Tensor, b: torch.Tensor) -> tuple[torc
 
 
 def safe_sqrt(x: torch.Tensor) -> torch.Tensor:
-    """sqrt for x > 0, else 0 with gradient 0 (the inner `where` keeps the infinite slope at 0 out of the backward pass)."""
+    """sqrt for x > 0, NaN for NaN, else 0 with gradient 0 (the inner `where` keeps the infinite slope at 0 out of the backward pass)."""
     positive = x > 0
-    return torch.where(positive, torch.sqrt(torch.where(positive, x, torch.ones_like(x))), torch.zeros_like(x))
+    return torch.where(positive, torch.sqrt(torch.where(positive, x, torch.ones_like(x))), x * 0)
 
 
 def norm(algebra: Algebra, m: torch.Tensor) -> torch.Tensor:
-    """sqrt |<M ~M>_0|, shape (...); exact down to underflow (no epsilon is added) and with gradient 0 where it vanishes."""
-    return safe_sqrt(sq_norm(algebra, m).abs())
+    """sqrt |<M ~M>_0|, shape (...); exact down to underflow (no epsilon is added) and with gradient 0 where it vanishes.
+
+    NaN stays NaN. bf16 and fp16 are squared and summed in fp32.
+    """
+    return safe_sqrt(sq_norm(algebra, _at_least_fp32(m)).abs()).to(m.dtype)
 
 
 def versor_inverse(algebra: Algebra, v: torch.Tensor) -> torch.Tensor:
-    """~V / <V ~V>_0, the inverse of any versor (product of invertible vectors); infinite for a null versor."""
-    return reverse(algebra, v) / sq_norm(algebra, v).unsqueeze(-1)
+    """~V / <V ~V>_0, the inverse of any versor (product of invertible vectors); every component infinite for a null versor.
+
+    NaN stays NaN. bf16 and fp16 are computed in fp32.
+    """
+    turned = reverse(algebra, _at_least_fp32(v))
+    square = sq_norm(algebra, _at_least_fp32(v)).unsqueeze(-1)
+    # a component 0 of a null versor would be 0 / 0
+    infinite = (square == 0) & (turned == 0)
+    return torch.where(infinite, torch.inf, turned / square).to(v.dtype)
+
+
+def _at_least_fp32(x: torch.Tensor) -> torch.Tensor:
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 def two_sided_matrix(algebra: Algebra, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

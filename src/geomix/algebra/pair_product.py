@@ -17,9 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geomix.algebra.constants import constant
+from geomix.algebra.operations import safe_sqrt
 from geomix.algebra.tables import Algebra, SignedTriplets
 
 PAIR_KINDS = ("wedge", "symmetric", "signed", "geometric")
+SMALL = 8  # below this rank the norm is that of the coordinates: a closed form cancels against its few terms
 
 
 class PairTerms(NamedTuple):
@@ -76,6 +79,10 @@ class PairProduct:
         if len({t[:3] for t in triplets}) != len(triplets):
             raise ValueError("a triplet (i, j, k) is given twice: add its signs up first")
         object.__setattr__(self, "triplets", tuple((i, j, k, s) for k, i, j, s in triplets))
+        object.__setattr__(self, "_hash", hash((self.in_dim, self.out_dim, self.triplets)))
+
+    def __hash__(self) -> int:
+        return self._hash  # a key of several caches: hashing 992 triplets takes longer than the look-up
 
     # -- constructors ---------------------------------------------------------------------------------------------------
 
@@ -169,44 +176,59 @@ class PairProduct:
     def sq_norm(self, a: Tensor, b: Tensor) -> Tensor:
         """|f(a, b)|^2 over the last axis, in closed form where one is known, else the sum of squared coordinates.
 
-        With A = a.a, B = b.b, c = a.b, u = a * b (elementwise), e = 6e-8 (half the spacing of fp32) and r up to 64:
+        With A = a.a, B = b.b, c = a.b, u = a * b (elementwise), e = 6e-8 (half the spacing of fp32) and r from 8 to 64:
 
         | table | form | error in fp32 |
         | --- | --- | --- |
         | all signs -1 (wedge) | A |b - (c / A) a|^2, free of cancellation | relative 60 e / sine of the angle |
         | all signs +1 (symmetric) | A B + c^2 - 2 u.u | absolute 60 e A B |
         | mixed signs | A B - u.u + u^T S u | absolute 60 e r A B |
-        | dot product and wedge (geometric) | A B, no cancellation | relative 60 e |
-        | any other | sum of squares, no cancellation between squares | absolute 60 e times the sum of |a_i b_j|^2 |
+        | dot product and wedge (geometric) | A B, no cancellation, for any r | relative 60 e |
+        | any other, and r below 8 | sum of squares, no cancellation between squares | that of the coordinates |
 
-        The bare Lagrange difference A B - c^2 is never used: in fp32 it is noise below 3e-4 rad (reference: property test).
+        Below r = 8 the sum has at most 21 squares, and a closed form would cancel: the symmetric square at r = 2 is a single
+        coordinate's. The bare Lagrange difference A B - c^2 is never used: in fp32 it is noise below 3e-4 rad (reference:
+        property test). bf16 and fp16 are computed in fp32 and rounded once.
         """
         self.check(a, b)
-        terms = self.pair_terms
-        if terms is None:
+        return self._sq_norm(_at_least_fp32(a), _at_least_fp32(b)).to(torch.promote_types(a.dtype, b.dtype))
+
+    def _sq_norm(self, a: Tensor, b: Tensor) -> Tensor:
+        form = _norm_form(self)
+        if form == "sum":
             return self(a, b).square().sum(-1)
         A, B = a.square().sum(-1), b.square().sum(-1)
-        if terms.dot is not None:  # Lagrange: the dot product restores what the wedge subtracts
-            return A * B if (terms.sign < 0).all() else self._pair_sq_norm(a, b, A, B) + (a * b).sum(-1).square()
-        return self._pair_sq_norm(a, b, A, B)
+        if form == "product":  # Lagrange: the dot product restores what the wedge subtracts
+            return A * B
+        if form.startswith("cyclic"):
+            pairs = self._cyclic_sq_norm(a, b)
+        else:
+            pairs = self._closed_sq_norm(form.removesuffix(" and dot"), a, b, A, B)
+        return pairs + (a * b).sum(-1).square() if form.endswith(" and dot") else pairs
 
-    def _pair_sq_norm(self, a: Tensor, b: Tensor, A: Tensor, B: Tensor) -> Tensor:
-        sign = self.pair_terms.sign
+    def _cyclic_sq_norm(self, a: Tensor, b: Tensor) -> Tensor:
+        """Sum of the squares of the pair coordinates, by cyclic distance: each pair occurs as (i, j) and as (j, i)."""
+        signs, total = _signs(self, a.dtype, a.device), 0.0
+        for m in range(1, self.in_dim):
+            coordinates = a * b.roll(-m, -1) + signs[m] * a.roll(-m, -1) * b
+            total = total + coordinates.square().sum(-1)
+        return total / 2
+
+    def _closed_sq_norm(self, form: str, a: Tensor, b: Tensor, A: Tensor, B: Tensor) -> Tensor:
         u = a * b
         c = u.sum(-1)
-        if (sign < 0).all():
+        if form == "wedge":
             ratio = c / torch.where(A > 0, A, 1.0)
             return A * (b - ratio.unsqueeze(-1) * a).square().sum(-1)
-        if (sign > 0).all():
+        if form == "symmetric":
             return (A * B + c.square() - 2 * u.square().sum(-1)).clamp_min(0)
-        signs = torch.as_tensor(self.sign_table, dtype=u.dtype, device=u.device)
-        return (A * B + (u * (u @ signs - u)).sum(-1)).clamp_min(0)
+        return (A * B + (u * (u @ _sign_matrix(self, u.dtype, u.device) - u)).sum(-1)).clamp_min(0)
 
     def norm(self, a: Tensor, b: Tensor) -> Tensor:
-        """|f(a, b)|; its gradient is zero, not NaN, where the norm is zero."""
-        squared = self.sq_norm(a, b)
-        positive = squared > 0
-        return torch.where(positive, torch.where(positive, squared, 1.0).sqrt(), 0.0)
+        """|f(a, b)|; its gradient is zero, not NaN, where the norm is zero, and NaN stays NaN."""
+        self.check(a, b)
+        squared = self._sq_norm(_at_least_fp32(a), _at_least_fp32(b))
+        return safe_sqrt(squared).to(torch.promote_types(a.dtype, b.dtype))
 
     def normaliser(self, a: Tensor, b: Tensor, min_sine: float = 1e-3, eps: float = 1e-6) -> Tensor:
         """n = max(|f(a, b)|, min_sine |a| |b|, eps): what a pair feature is divided by.
@@ -214,8 +236,10 @@ class PairProduct:
         The middle term keeps a thin pair (nearly parallel vectors, for which |f| is rounding) from becoming a unit feature:
         f / n stays continuous and is zero for equal vectors. One square root, of a positive number: finite gradients everywhere.
         """
+        self.check(a, b)
+        dtype, a, b = torch.promote_types(a.dtype, b.dtype), _at_least_fp32(a), _at_least_fp32(b)
         floor = min_sine**2 * a.square().sum(-1) * b.square().sum(-1)
-        return torch.maximum(self.sq_norm(a, b), floor).clamp_min(eps**2).sqrt()
+        return torch.maximum(self._sq_norm(a, b), floor).clamp_min(eps**2).sqrt().to(dtype)
 
     # -- structure ------------------------------------------------------------------------------------------------------
 
@@ -285,7 +309,39 @@ class PairProduct:
         return _on_device(self, device)[1]
 
 
-@lru_cache(maxsize=64)
+def _at_least_fp32(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+
+
+@constant
+def _norm_form(product: PairProduct) -> str:
+    """Which form of `sq_norm` a product takes: sum, product, or wedge, symmetric, signed or cyclic, maybe with " and dot"."""
+    terms = product.pair_terms
+    if terms is None:
+        return "sum"
+    same = "wedge" if (terms.sign < 0).all() else "symmetric" if (terms.sign > 0).all() else "signed"
+    if terms.dot is not None and same == "wedge":
+        return "product"
+    if product.in_dim < SMALL:
+        same = "cyclic"
+    return same if terms.dot is None else f"{same} and dot"
+
+
+@constant
+def _signs(product: PairProduct, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(r, r): row m, column c is the sign of the pair (c, c + m mod r)."""
+    column = np.arange(product.in_dim)
+    rows = [product.sign_table[column, (column + m) % product.in_dim] for m in range(product.in_dim)]
+    return torch.as_tensor(np.array(rows), dtype=dtype, device=device)
+
+
+@constant
+def _sign_matrix(product: PairProduct, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """`PairProduct.sign_table` on a device."""
+    return torch.as_tensor(product.sign_table, dtype=dtype, device=device)
+
+
+@constant
 def _on_device(product: PairProduct, device: torch.device):
     """The table's index tensors on `device`, and the permutation back to output order (None when it is the identity)."""
     groups = []
@@ -329,3 +385,9 @@ def _product_of_kind(kind: str, r: int, seed: int) -> PairProduct:
     if kind not in PAIR_KINDS:
         raise ValueError(f"kind {kind!r} is not a pair product: choose one of {', '.join(PAIR_KINDS)}")
     return getattr(PairProduct, kind)(r)
+
+
+@constant
+def has_pair_terms(product: PairProduct) -> bool:
+    """Whether a product has `pair_terms`, also where torch.compile traces."""
+    return product.pair_terms is not None

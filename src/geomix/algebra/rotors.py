@@ -22,10 +22,13 @@ def exp(algebra: Algebra, bivector: torch.Tensor) -> torch.Tensor:
 
     For n <= 3 every bivector is simple, B^2 is a scalar and exp B = cosh sqrt(B^2) + B sinh(sqrt(B^2)) / sqrt(B^2) in closed
     form (cos and sin where B^2 < 0, 1 + B where B^2 = 0). For n >= 4 it is the exponential of the left multiplication by B on
-    the even subalgebra, applied to 1. Raises ValueError for a wrong number of coefficients.
+    the even subalgebra, applied to 1. bf16 and fp16 are computed in fp32 and rounded once; NaN stays NaN.
+    Raises ValueError for a wrong number of coefficients.
     """
-    even = algebra.even
+    even, dtype = algebra.even, bivector.dtype
     _check_bivector(algebra, bivector)
+    if dtype in (torch.bfloat16, torch.float16):
+        return exp(algebra, bivector.float()).to(dtype)
     if algebra.n <= 3:
         planes = signs(_plane_squares(algebra), bivector)
         square = (bivector * bivector * planes).sum(-1, keepdim=True)
@@ -45,7 +48,8 @@ def log(algebra: Algebra, rotor: torch.Tensor) -> torch.Tensor:
     even = algebra.even
     if rotor.shape[-1] != even.dim:
         raise ValueError(f"a rotor of {algebra} has {even.dim} components, got {rotor.shape[-1]}.")
-    tolerance = 1e4 * torch.finfo(rotor.dtype).eps
+    eps = torch.finfo(rotor.dtype).eps
+    tolerance = min(1e4 * eps, max(1.2e-3, 8 * eps))  # a rotor is rounding away from a unit one: 6e-2 in bf16
     if algebra.n < 2:  # there is no plane: the only rotor with a logarithm is 1
         _check_found(algebra, (rotor[..., 0] - 1).abs() <= tolerance)
         return rotor[..., :0]

@@ -7,6 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
+from geomix.commands.arguments import positive, whole
 from geomix.errors import UserError
 
 
@@ -24,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.add_argument(
             "--dtype", default="float32", choices=["float32", "bfloat16", "float16"], help="default: float32"
         )
-        sub.add_argument("--batch", type=int, default=8, metavar="N", help="windows decoded at once (default: 8)")
+        sub.add_argument("--batch", type=whole(), default=8, metavar="N", help="windows decoded at once (default: 8)")
         sub.add_argument(
-            "--window-seconds", type=float, default=40.0, metavar="S",
+            "--window-seconds", type=positive, default=40.0, metavar="S",
             help="longer audio is cut into windows of at most this length, in a pause of each window's last 3 s (default: 40)",
         )  # fmt: skip
         sub.add_argument(
@@ -34,8 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         sub.add_argument("--progress", action="store_true", help="show windows done, speed and time left")
         if name == "transcribe":
-            sub.add_argument("--beams", type=int, default=1, metavar="N", help="1 (default) is greedy search")
-            sub.add_argument("--max-new-tokens", type=int, default=200, metavar="N", help="per window (default: 200)")
+            sub.add_argument("--beams", type=whole(), default=1, metavar="N", help="1 (default) is greedy search")
+            sub.add_argument(
+                "--max-new-tokens", type=whole(), default=200, metavar="N", help="per window (default: 200)"
+            )
             sub.add_argument("--prompt", metavar="TEXT", help="what the user turn asks for after the audio")
             sub.add_argument(
                 "--system", metavar="TEXT", help='system turn; "" for none (default: that of the family\'s cards)'
@@ -56,10 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     bench = commands.add_parser(
         "bench", help="speed of the full-size model with random weights, beside transformers 4.57.1"
     )
-    bench.add_argument("--threads", type=int, default=2, metavar="N")
+    bench.add_argument("--threads", type=whole(), default=2, metavar="N")
     bench.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=["float32", "bfloat16"])
-    bench.add_argument("--frames", nargs="+", type=int, default=[150, 500], metavar="T", help="encoder frames of 20 ms")
-    bench.add_argument("--layers", type=int, default=16, metavar="N", help="encoder layers (default: 16, as 3.3)")
+    bench.add_argument(
+        "--frames", nargs="+", type=whole(), default=[150, 500], metavar="T", help="encoder frames of 20 ms"
+    )
+    bench.add_argument("--layers", type=whole(), default=16, metavar="N", help="encoder layers (default: 16, as 3.3)")
     bench.add_argument("--profile", action="store_true", help="where the time goes, operation by operation")
 
 
@@ -71,14 +76,20 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _transcribe(arguments: argparse.Namespace) -> None:
+    from geomix.commands.recordings import finish, one_line, read_recording, told
     from geomix.files import write_text
-    from geomix.models.granite.features import SAMPLE_RATE
+    from geomix.models.granite.features import MIN_SAMPLES, SAMPLE_RATE
     from geomix.models.granite.transcription import cut_windows
-    from geomix.speech.audio import read_audio
     from geomix.speech.parallel import Progress
     from geomix.studies.granite import make_transcriber
 
-    recordings = [read_audio(path) for path in arguments.audio]  # a bad file is told before the weights are read
+    failures, recordings, files = [], [], []
+    for path in arguments.audio:
+        with told(failures):  # before the weights are read
+            recordings.append(read_recording(path, MIN_SAMPLES))
+            files.append(path)
+    if not files:
+        finish(failures)
     options = {"dtype": arguments.dtype, "batch": arguments.batch, "window_seconds": arguments.window_seconds}
     head = "ctc"
     if arguments.granite_command == "transcribe":
@@ -96,14 +107,14 @@ def _transcribe(arguments: argparse.Namespace) -> None:
     windows = transcriber.windows(recordings)
     if progress:
         progress.close()
-    for index, path in enumerate(arguments.audio):
-        text = " ".join(window.text for window in windows if window.recording == index and window.text)
+    for index, path in enumerate(files):
+        text = one_line(" ".join(window.text for window in windows if window.recording == index))
         print(f"{path}\t{text}")
     if arguments.json:
         seconds = lambda samples: round(samples / SAMPLE_RATE, 3)
         lines = [
             {
-                "file": str(arguments.audio[w.recording]),
+                "file": str(files[w.recording]),
                 "start": seconds(w.start),
                 "end": seconds(w.end),
                 "text": w.text,
@@ -111,6 +122,7 @@ def _transcribe(arguments: argparse.Namespace) -> None:
             for w in windows
         ]
         write_text(arguments.json, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    finish(failures)
 
 
 def _export(arguments: argparse.Namespace) -> None:

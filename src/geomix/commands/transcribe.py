@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from geomix.commands.arguments import positive
 from geomix.errors import UserError
 
 SAMPLE_RATE = 16_000
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("audio", nargs="+", metavar="AUDIO", help="WAV or FLAC files, mono, 16 kHz, of any length")
     parser.add_argument(
         "--max-seconds",
-        type=float,
+        type=positive,
         default=30.0,
         metavar="S",
         help="a longer file is cut into pieces of at most S seconds, at the quietest place of each piece's last fifth; "
@@ -34,13 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print `FILE<tab>TEXT` for each file, in the order given."""
+    """Print `FILE<tab>TEXT` for each file, in the order given; a file that cannot be read or decoded is told, and the status is 1."""
     import torch
 
+    from geomix.commands.recordings import finish, one_line, read_recording, told
     from geomix.models.conformer import load_model
-    from geomix.speech.audio import read_audio
     from geomix.speech.decoding import greedy_decode
-    from geomix.speech.features import log_mel
+    from geomix.speech.features import N_FFT, log_mel
     from geomix.speech.tokenizer import Tokenizer
     from geomix.training.devices import choose_device
 
@@ -48,28 +49,36 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"--max-seconds {arguments.max_seconds}: give at least 1")
     device = choose_device(arguments.device)
     model, tokenizer = load_model(arguments.model).to(device), Tokenizer.load(arguments.model)
+    failures: list = []
     for path in arguments.audio:
-        pieces = cut(read_audio(path), arguments.max_seconds)
-        if len(pieces) > 1:
-            print(f"{path}: longer than {arguments.max_seconds:g} s, decoded in {len(pieces)} pieces", file=sys.stderr)
-        features = {f"{number:06d}": log_mel(piece) for number, piece in enumerate(pieces)}
-        frames = torch.tensor([len(f) for f in features.values()])
-        if int(model.subsampled_lengths(frames).min()) < 1:
-            raise UserError(f"{path}: shorter than one output frame of the model: give a longer recording")
-        texts = greedy_decode(model, features, tokenizer, device=device)
-        print(path, " ".join(filter(None, texts.values())), sep="\t", flush=True)
+        with told(failures):
+            pieces = cut(read_recording(path, N_FFT // 2 + 1), arguments.max_seconds)
+            if len(pieces) > 1:
+                print(
+                    f"{path}: longer than {arguments.max_seconds:g} s, decoded in {len(pieces)} pieces", file=sys.stderr
+                )
+            features = {f"{number:06d}": log_mel(piece) for number, piece in enumerate(pieces)}
+            frames = torch.tensor([len(f) for f in features.values()])
+            if int(model.subsampled_lengths(frames).min()) < 1:
+                raise UserError(f"{path}: shorter than one output frame of the model: give a longer recording")
+            if not all(np.isfinite(f).all() for f in features.values()):
+                raise UserError(f"{path}: too loud for its power to be a number: scale the samples into -1 .. 1")
+            texts = greedy_decode(model, features, tokenizer, device=device)
+            print(path, one_line(" ".join(texts.values())), sep="\t", flush=True)
+    finish(failures)
 
 
 def cut(waveform: np.ndarray, max_seconds: float) -> list[np.ndarray]:
     """Cut a waveform (samples,) at 16 kHz into pieces of at most `max_seconds`, at quiet places.
 
     A cut falls on the 50 ms with the least energy in the last fifth of what may go into a piece, but never so late that
-    less than half a second is left over for the last one.
+    less than half a second is left over for the last one. Any length can be cut; `max_seconds` is 1 at least.
     """
     longest, window = int(max_seconds * SAMPLE_RATE), SAMPLE_RATE // 20
     pieces = []
     while len(waveform) > longest:
-        low, high = int(0.8 * longest), min(longest, len(waveform) - SAMPLE_RATE // 2)
+        high = min(longest, len(waveform) - SAMPLE_RATE // 2)
+        low = int(0.8 * high)
         windows = (high - low) // window
         energy = np.square(waveform[low : low + windows * window], dtype=np.float64).reshape(windows, window).sum(1)
         middle = low + int(energy.argmin()) * window + window // 2

@@ -11,7 +11,7 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     """Zero each element with probability p and divide the rest by 1 - p, as torch's dropout.
 
     On a CPU, p is rounded to a multiple of 2^-16 (0.1 becomes 0.100006, and the scale follows), and the draws come from
-    torch's generator, 16 bits each: the same state gives the same mask. Elsewhere this is torch's.
+    torch's generator, 16 bits each: the same state gives the same mask. Elsewhere, and compiled, this is torch's.
     """
     if not 0 <= p <= 1:
         raise ValueError(f"dropout probability {p}: choose one from 0 to 1")
@@ -19,7 +19,7 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
         return x
     if round(p * 65536) == 65536:
         return x * 0
-    if x.device.type != "cpu":
+    if x.device.type != "cpu" or torch.compiler.is_compiling():  # a graph cannot hold the draws below
         return F.dropout(x, p)
     keep, scale = keep_mask(x, p)
     return _Dropout.apply(x, keep, scale)

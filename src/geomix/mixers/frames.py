@@ -42,15 +42,16 @@ class Frames:
             raise ValueError(
                 f"lengths of shape {tuple(lengths.shape)} and type {lengths.dtype}: give one integer for each utterance"
             )
-        if lengths.device.type == "cpu":
+        if lengths.device.type == "cpu" and not torch.compiler.is_compiling():
             known = lengths.tolist()
             if known and not 0 <= min(known) <= max(known) <= max_len:
                 raise ValueError(
                     f"lengths {min(known)} to {max(known)} of a batch padded to {max_len}: give 0 to {max_len}"
                 )
-        lengths = lengths.to(device=device, dtype=torch.int64)
-        mask = torch.arange(max_len, device=lengths.device) < lengths.unsqueeze(1)
-        positions = None if width is None else relative_positions(max_len, width, lengths.device, dtype)
+        with torch.inference_mode(False):  # frames may serve a training later
+            lengths = lengths.to(device=device, dtype=torch.int64, copy=True)
+            mask = torch.arange(max_len, device=lengths.device) < lengths.unsqueeze(1)
+            positions = None if width is None else relative_positions(max_len, width, lengths.device, dtype)
         return cls(lengths, mask, positions)
 
     def check(self, x: Tensor) -> None:

@@ -18,10 +18,12 @@ from torch.nn import functional as F
 from geomix.algebra import Algebra
 from geomix.algebra.operations import contract_two_sided, safe_sqrt
 from geomix.errors import UserError
+from geomix.kernels.autocast import without_autocast
 from geomix.kernels.product import product
 from geomix.mixers.multivector_attention import MultivectorAttention, RotorPositions, ValueTransform
 
 TYINGS = ("grade", "component", "none")
+TINY = 1e-24  # keeps 0 / 0 away where squares underflow; its root and the powers of both are fp32 numbers
 COMPONENTS = ("embeddings", "qk", "positions", "values")
 
 
@@ -222,8 +224,13 @@ class Grades(nn.Module):
         self.register_buffer("signs", signs.float(), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """|<M>_g| of each retained grade, (..., dim) to (..., grades): invariant under Pin; gradient 0 where a grade vanishes."""
-        return safe_sqrt((x.square() @ self.signs.to(x.dtype)).abs())
+        """|<M>_g| of each retained grade, (..., dim) to (..., grades): invariant under Pin; gradient 0 where a grade vanishes.
+
+        Squared and summed in at least fp32, whatever autocast says; NaN stays NaN.
+        """
+        wide = x.float() if x.dtype.itemsize < 4 else x
+        with without_autocast(x):
+            return safe_sqrt((wide.square() @ self.signs.to(wide.dtype)).abs()).to(x.dtype)
 
     def expand(self, per_grade: Tensor) -> Tensor:
         """(..., grades) to (..., dim)."""
@@ -273,17 +280,36 @@ class GradeGate(nn.Module):
 
 
 class MultivectorNorm(nn.Module):
-    """x over the root mean, over channels, of sum_g |<x>_g|^2, times a learned gain per channel; equivariant, finite at 0."""
+    """x over the root mean, over channels, of sum_g |<x>_g|^2 =: s, times a learned gain per channel; equivariant, finite at 0.
+
+    In a metric that is not Euclidean, s vanishes for null multivectors, which would grow a thousandfold a layer. There s counts
+    only above its own rounding, and what is null to rounding leaves with at most unit coefficients: x / max(1, |x|), |x| the root
+    mean over channels of its squared coefficients. Values whose squares overflow are scaled down first. NaN stays NaN.
+    """
 
     def __init__(self, algebra: Algebra, channels: int, eps: float = 1e-6) -> None:
         super().__init__()
         self.grades, self.eps = Grades(algebra), eps
+        self.euclidean = not (algebra.q or algebra.r)
         self.gain = nn.Parameter(torch.ones(channels, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., channels, dim) to the same."""
-        size = self.grades(x.float() if x.dtype.itemsize < 4 else x).square().sum(-1).mean(-1)
-        return x * torch.rsqrt(size + self.eps).to(x.dtype)[..., None, None] * self.gain
+        wide = x.float() if x.dtype.itemsize < 4 else x
+        limits = torch.finfo(wide.dtype)
+        peak = wide.detach().abs().amax((-2, -1))
+        shrink = torch.where(peak > 1e-4 * limits.max**0.5, peak.reciprocal(), 1.0)
+        wide = wide * shrink[..., None, None]
+        size = self.grades(wide).square().sum(-1).mean(-1)
+        factor = torch.rsqrt(size + (self.eps * shrink.square()).clamp_min(TINY))
+        if not self.euclidean:
+            squares = wide.square()
+            noise = 8 * limits.eps * (squares * self.grades.signs.abs().sum(-1).to(wide.dtype)).sum(-1).mean(-1)
+            above = (size - noise).relu()
+            share = above / (above + noise + TINY)  # 1 but for rounding where s is no noise, 0 where it is nothing else
+            bound = torch.rsqrt(torch.maximum(squares.sum(-1).mean(-1), shrink.square()))
+            factor = share * factor + (1 - share) * bound
+        return x * (factor * shrink).to(x.dtype)[..., None, None] * self.gain
 
 
 class ToMultivector(nn.Module):

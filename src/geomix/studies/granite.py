@@ -7,17 +7,20 @@ for the encoder's own CTC head). Nothing is downloaded: the folder of a checkpoi
 from __future__ import annotations
 
 import datetime
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from geomix.errors import UserError
 from geomix.files import sha256, write_json
 from geomix.models.granite import CTCTranscriber, Transcriber, load_checkpoint, load_encoder
 from geomix.models.granite.checkpoint import DTYPES
+from geomix.models.granite.features import MIN_SAMPLES
 from geomix.models.granite.prompt import TRANSCRIBE
 from geomix.speech.audio import read_audio
 from geomix.speech.decoding import write_hypotheses
@@ -144,9 +147,24 @@ def _transcribe(transcriber: Transcriber | CTCTranscriber, utterances: Sequence[
     portion = 16 * transcriber.batch
     for first in range(0, len(ordered), portion):
         some = ordered[first : first + portion]
-        found = transcriber.transcribe(read_audio(utterance.path) for utterance in some)
+        found = transcriber.transcribe([_samples(utterance) for utterance in some])
         texts |= {utterance.id: " ".join(text.split()) for utterance, text in zip(some, found, strict=True)}
     return texts
+
+
+def _samples(utterance: Utterance) -> np.ndarray:
+    """Samples of an utterance, all finite; one too short for features gets an empty hypothesis, with a warning by its id."""
+    samples = read_audio(utterance.path)
+    if not np.isfinite(samples).all():
+        raise UserError(
+            f"{utterance.path}: utterance {utterance.id} has samples that are no finite numbers: export it again"
+        )
+    if len(samples) < MIN_SAMPLES:
+        print(
+            f"geomix: utterance {utterance.id}: {len(samples)} samples are too short for features: its hypothesis is empty",
+            file=sys.stderr,
+        )
+    return samples
 
 
 def score_sets(manifests: Mapping[str, str | Path], out: str | Path, *, normaliser_name: str) -> None:

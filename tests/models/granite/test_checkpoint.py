@@ -9,8 +9,9 @@ from safetensors.torch import load_file, save_file
 
 from geomix.errors import UserError
 from geomix.models.granite import load_checkpoint, load_encoder, save_checkpoint
-from geomix.models.granite.checkpoint import canonical_name, load_model, name_3_2
+from geomix.models.granite.checkpoint import load_model
 from geomix.models.granite.config import parse_config
+from geomix.models.granite.tensors import canonical_name, name_3_2
 from tests.models.granite.checks import write_adapter
 from tests.models.granite.tiny import random_model, tiny_config
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from geomix.kernels.autocast import autocast_dtype, without_autocast
+
 # tokens a slice: on a CPU the logits stay in cache (128 was best for 2,000 to 30,522 pieces); a GPU wants few launches
 _CHUNK = {"cpu": 128}
 _CHUNK_ELSEWHERE = 2048
@@ -49,10 +51,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, chunk:
     if hidden.shape[0] == 0:
         raise ValueError("linear_cross_entropy: no tokens, so that the mean is undefined: give at least one")
     device = hidden.device.type
-    if torch.is_autocast_enabled(device):
-        product_type = torch.get_autocast_dtype(device)
-    else:
-        product_type = torch.promote_types(hidden.dtype, weight.dtype)
+    product_type = autocast_dtype(hidden) or torch.promote_types(hidden.dtype, weight.dtype)
     if chunk is None:
         chunk = _CHUNK.get(device, _CHUNK_ELSEWHERE)
     return _ChunkedLinearCrossEntropy.apply(hidden, weight, targets, chunk, product_type)
@@ -61,7 +60,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, chunk:
 class _ChunkedLinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, hidden, weight, targets, chunk, product_type):
-        with torch.autocast(hidden.device.type, enabled=False):  # product_type already says what autocast would
+        with without_autocast(hidden):  # product_type already says what autocast would
             return _forward(ctx, hidden, weight, targets, chunk, product_type)
 
     @staticmethod

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from geomix.algebra.pair_product import PairProduct
+from geomix.kernels.autocast import without_autocast
 from geomix.kernels.pair_features.anchored import anchored
 from geomix.kernels.pair_features.naive import paper_form
 
@@ -36,5 +37,5 @@ def pair_mix(
     """
     f.check(z)
     dtype = torch.promote_types(torch.promote_types(z.dtype, weight.dtype), torch.float32)
-    with torch.autocast(z.device.type, enabled=False):
+    with without_autocast(z):
         return FORMS[form](f, z.to(dtype), weight.to(dtype), mask, tuple(offsets), two_sided, min_sine, eps)

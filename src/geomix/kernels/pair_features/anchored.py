@@ -12,13 +12,13 @@ in closed form. The equality holds for every bilinear f; the projection has a fa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from geomix.algebra.constants import constant
 from geomix.algebra.pair_product import PairProduct
 
 CHUNK = 1024  # frames whose pair vectors are held at once on a CPU: 2 MB at r = 32, which stays in cache
@@ -75,36 +75,41 @@ def components_first(x: Tensor) -> Tensor:
 
 def project(f: PairProduct, past: Tensor, future: Tensor | None, z: Tensor, weight: Tensor) -> Tensor:
     """W (f(past, z) + f.swap()(future, z)): (B, T, r) three times, W (D, K), to (B, T, D)."""
-    terms = f.pair_terms
-    if terms is None:
+    order = _tile_order(f, z.device)
+    if order is None:
         pair = f(past, z) if future is None else f(past, z) + f.swap()(future, z)
         return pair @ weight.T
     batch, frames, r = z.shape
     rows = [None if x is None else x.permute(2, 0, 1).reshape(r, batch * frames) for x in (past, future, z)]
     past, future, z = rows
     g = None
-    for sign, order, lead in _tile_order(f, z.device):
+    tables, dot = order
+    for sign, column, lead in tables:
         # swapping the arguments of a_i b_j + s a_j b_i multiplies it by s: both sides need one pair vector per sign
         both = past if future is None else torch.add(past, future, alpha=sign)
-        tiles = weight.index_select(1, order) * lead.to(weight.dtype)
+        tiles = weight.index_select(1, column) * lead.to(weight.dtype)
         part = _CyclicTiles.apply(both, z, tiles, sign)
         g = part if g is None else g + part
-    if terms.dot is not None:
+    if dot is not None:
+        place, sign = dot
         both = past if future is None else past + future
-        dot = (both * z).sum(0) * terms.dot_sign
-        g = torch.addcmul(g, dot.unsqueeze(1), weight[:, terms.dot].to(g.dtype))
+        g = torch.addcmul(g, ((both * z).sum(0) * sign).unsqueeze(1), weight[:, place].to(g.dtype))
     return g.view(batch, frames, weight.shape[0])
 
 
-@lru_cache(maxsize=64)
-def _tile_order(f: PairProduct, device: torch.device) -> list[tuple[int, Tensor, Tensor]]:
-    """For each sign s in the table: (s, column of W, factor) for each place of the cyclic tiles.
+@constant
+def _tile_order(f: PairProduct, device: torch.device):
+    """For each sign s in the table: (s, column of W, factor) for each place of the cyclic tiles; and (column, sign) of the dot product.
+
+    None for a product without `pair_terms`, (tables, None) for one without a dot product.
 
     Tile m = 1 .. r // 2 holds, for c = 0 .. r - 1, the value a_c b_{c+m} + s a_{c+m} b_c with indices modulo r; for even r
     only the first half of the last tile is new. The places count r (r - 1) / 2: each pair once, at distance m = j - i or,
     wrapped, r - (j - i), where it appears with i and j exchanged, i.e. multiplied by s. Pairs of the other sign get factor 0.
     """
     terms, r = f.pair_terms, f.in_dim
+    if terms is None:
+        return None
     distance = terms.j - terms.i
     wrapped = 2 * distance > r
     place = np.where(wrapped, r - distance - 1, distance - 1) * r + np.where(wrapped, terms.j, terms.i)
@@ -114,7 +119,7 @@ def _tile_order(f: PairProduct, device: torch.device) -> list[tuple[int, Tensor,
         column, lead = np.empty_like(place), np.empty_like(place)
         column[place], lead[place] = terms.feature, factor
         orders.append((sign, torch.as_tensor(column, device=device), torch.as_tensor(lead, device=device)))
-    return orders
+    return orders, None if terms.dot is None else (terms.dot, terms.dot_sign)
 
 
 def _tiles(a: Tensor, b: Tensor, sign: int) -> Tensor:

@@ -12,9 +12,11 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from geomix.algebra.pair_product import PairProduct
+from geomix.algebra.pair_product import PairProduct, has_pair_terms
+from geomix.kernels.autocast import autocast_dtype, without_autocast
 from geomix.kernels.pair_features.anchored import anchors
 from geomix.kernels.pair_mixer import naive
+from geomix.kernels.pair_mixer.tiling import fits, shared_limit
 
 MAX_WIDTH = 512  # the fused form keeps a row of g in registers
 
@@ -41,12 +43,15 @@ def pair_mixer(
     """Value and gradients of `naive.pair_mixer`, argument for argument.
 
     `backend` None takes the fused form on CUDA for the anchored form of a product with `pair_terms` and a width up to 512, else
-    the definition; "naive" and "fused" force one. Under autocast the fused form multiplies in autocast's type; pair features
+    the definition, which also runs where no tile of the fused form fits the device's shared memory (`tiling.py`); "naive" and
+    "fused" force one. Under autocast the fused form multiplies in autocast's type; pair features
     are fp32 in both.
     """
-    able = form == "anchored" and f.pair_terms is not None and u.shape[-1] <= MAX_WIDTH and u.dtype != torch.float64
+    dtype = autocast_dtype(u) or u.dtype
+    able = form == "anchored" and has_pair_terms(f) and u.shape[-1] <= MAX_WIDTH and u.dtype != torch.float64
+    able = able and fits(f.in_dim, u.shape[-1], dtype.itemsize, u.dtype.itemsize, shared_limit(u.device))
     if backend is None:
-        backend = "fused" if able and u.device.type == "cuda" and _have_triton() else "naive"
+        backend = "fused" if able and u.device.type == "cuda" and _plain(u) and _have_triton() else "naive"
     if backend not in ("naive", "fused"):
         raise ValueError(f"backend {backend!r} of a pair mixer is unknown; choose naive or fused.")
     if backend == "naive":
@@ -56,21 +61,26 @@ def pair_mixer(
         )  # fmt: skip
     if not able:
         raise ValueError(
-            "the fused pair mixer takes the anchored form of pair products, width 512 at most and no float64."
+            "the fused pair mixer takes the anchored form of pair products, width 512 at most and no float64, of a rank whose "
+            "tiles fit the device's shared memory."
         )
     f.check(z)
     weights = (project, project_bias, gate, gate_bias)
-    return _fused(f, u, z, weights, mask, tuple(offsets), two_sided, blend, empty, min_sine, eps)
+    return _fused(f, u, z, weights, mask, tuple(offsets), two_sided, blend, empty, min_sine, eps, dtype)
 
 
-@torch.compiler.disable  # a compiled model calls the kernels as they are
-def _fused(f, u, z, weights, mask, offsets, two_sided, blend, empty, min_sine, eps) -> Tensor:
+def _plain(u: Tensor) -> bool:
+    """No tensor of torch.func, of a fake mode or another subclass (while compiling, what stands for one counts as plain)."""
+    if torch.compiler.is_compiling():
+        return True
+    return type(u) in (Tensor, torch.nn.Parameter) and not torch._C._functorch.is_functorch_wrapped_tensor(u)
+
+
+def _fused(f, u, z, weights, mask, offsets, two_sided, blend, empty, min_sine, eps, dtype) -> Tensor:
     from geomix.kernels.pair_mixer.fused import fused_pair_mixer
     from geomix.kernels.pair_mixer.fused_anchors import fused_anchors, norm_kind
 
-    device = u.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else u.dtype
-    with torch.autocast(device, enabled=False):
+    with without_autocast(u):
         take_anchors = anchors if norm_kind(f) is None else fused_anchors
         past, future, z, count = take_anchors(f, z.float(), mask, offsets, two_sided, min_sine, eps)
         weight = torch.ones_like(count) if empty == "bias" else count > 0

@@ -7,27 +7,34 @@ atomics. fp32 throughout.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from geomix.algebra.pair_product import PairProduct
+from geomix.algebra.constants import constant
+from geomix.algebra.pair_product import SMALL, PairProduct
+from geomix.kernels.launch import check_memory, on_device_of
+from geomix.kernels.pair_mixer.tiling import block
 
 FRAMES = 64  # frames of one program
 WEDGE, SYMMETRIC, SIGNED, GEOMETRIC = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 
 
+@constant
 def norm_kind(f: PairProduct) -> int | None:
-    """Which closed-form norm a product has: 0 wedge, 1 symmetric, 2 random signs, 3 scalar and wedge; None for others."""
+    """Which closed-form norm a product has: 0 wedge, 1 symmetric, 2 random signs, 3 scalar and wedge; None for others.
+
+    None too where `PairProduct.sq_norm` sums squares: below rank 8 but for scalar and wedge.
+    """
     terms = f.pair_terms
     if terms is None:
         return None
     if terms.dot is not None:
         return 3 if (terms.sign < 0).all() else None
+    if f.in_dim < SMALL:
+        return None
     return 0 if (terms.sign < 0).all() else 1 if (terms.sign > 0).all() else 2
 
 
@@ -35,15 +42,17 @@ def fused_anchors(
     f: PairProduct, z: Tensor, mask: Tensor, offsets: tuple[int, ...], two_sided: bool, min_sine: float, eps: float
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
     """Value and gradient of `anchors`, argument for argument; z (B, T, r) fp32, f with a `norm_kind`."""
-    z = torch.where(mask.unsqueeze(-1), z, 0.0).contiguous()
+    check_memory("the fused pair mixer", z, mask)
+    z = torch.where(mask.unsqueeze(-1), z, 0.0).resolve_neg().contiguous()
     places, signs = _constants(f, offsets, z.device)
-    past, future, count = _FusedAnchors.apply(
-        z, mask.contiguous(), places, signs, norm_kind(f), two_sided, min_sine, eps
+    apply = torch.ops.geomix.fused_anchors if torch.compiler.is_compiling() else _FusedAnchors.apply
+    past, future, count = apply(
+        z, mask.contiguous(), places, signs, norm_kind(f), two_sided, float(min_sine), float(eps)
     )
     return past, future if two_sided else None, z, count
 
 
-@lru_cache(maxsize=64)
+@constant
 def _constants(f: PairProduct, offsets: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
     return (
         torch.tensor(offsets, dtype=torch.int32, device=device),
@@ -51,42 +60,98 @@ def _constants(f: PairProduct, offsets: tuple[int, ...], device: torch.device) -
     )
 
 
+def _options(z: Tensor, offsets: Tensor, kind: int, two_sided: bool, min_sine: float, eps: float) -> dict:
+    return {
+        "R": z.shape[2],
+        "BLOCK_R": block(z.shape[2]),
+        "OFFSETS": len(offsets),
+        "BLOCK": frames_of_a_program(z.shape[2]),
+        "KIND": kind,
+        "TWO_SIDED": two_sided,
+        "MIN_SINE": min_sine,
+        "EPS": eps,
+    }
+
+
+def frames_of_a_program(rank: int) -> int:
+    """FRAMES, or fewer at large ranks: only random signs use shared memory, for the sign table and a tile of products."""
+    return FRAMES if block(rank) <= 32 else 32 if block(rank) <= 64 else 16
+
+
+def _run_forward(z, mask, offsets, signs, kind, two_sided, min_sine, eps):
+    past, future = torch.empty_like(z), torch.empty_like(z)
+    count = torch.empty(mask.shape, dtype=torch.int64, device=z.device)
+    options, frames = _options(z, offsets, kind, two_sided, min_sine, eps), mask.numel()
+    if frames:
+        with on_device_of(z):
+            _forward_kernel[(triton.cdiv(frames, options["BLOCK"]),)](
+                z, mask, offsets, signs, past, future, count, frames, z.shape[1], **options
+            )
+    return past, future, count
+
+
+def _run_backward(z, mask, offsets, signs, count, d_past, d_future, kind, two_sided, min_sine, eps):
+    d_z = torch.empty_like(z)
+    options, frames = _options(z, offsets, kind, two_sided, min_sine, eps), mask.numel()
+    if frames:
+        with on_device_of(z):
+            _backward_kernel[(triton.cdiv(frames, options["BLOCK"]),)](
+                z, mask, offsets, signs, count, d_past.resolve_neg().contiguous(), d_future.resolve_neg().contiguous(), d_z, frames,
+                z.shape[1], **options,
+            )  # fmt: skip
+    return d_z
+
+
 class _FusedAnchors(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, z, mask, offsets, signs, kind, two_sided, min_sine, eps):
-        past, future = torch.empty_like(z), torch.empty_like(z)
-        count = torch.empty(mask.shape, dtype=torch.int64, device=z.device)
-        ctx.constants = {
-            "R": z.shape[2],
-            "BLOCK_R": max(16, triton.next_power_of_2(z.shape[2])),
-            "OFFSETS": len(offsets),
-            "BLOCK": FRAMES,
-            "KIND": kind,
-            "TWO_SIDED": two_sided,
-            "MIN_SINE": min_sine,
-            "EPS": eps,
-        }
-        frames = mask.numel()
-        if frames:
-            _forward_kernel[(triton.cdiv(frames, FRAMES),)](
-                z, mask, offsets, signs, past, future, count, frames, z.shape[1], **ctx.constants
-            )
-        ctx.save_for_backward(z, mask, offsets, signs, count)
-        ctx.mark_non_differentiable(count)
-        return past, future, count
+    def forward(ctx, *inputs):
+        output = _run_forward(*inputs)
+        _setup_context(ctx, inputs, output)
+        ctx.mark_non_differentiable(output[2])
+        return output
 
     @staticmethod
     @once_differentiable
     def backward(ctx, d_past, d_future, _):
-        z, mask, offsets, signs, count = ctx.saved_tensors
-        d_z = torch.empty_like(z)
-        frames = mask.numel()
-        if frames:
-            _backward_kernel[(triton.cdiv(frames, FRAMES),)](
-                z, mask, offsets, signs, count, d_past.contiguous(), d_future.contiguous(), d_z, frames, z.shape[1],
-                **ctx.constants,
-            )  # fmt: skip
-        return d_z, None, None, None, None, None, None, None
+        return _run_backward(*ctx.saved_tensors, d_past, d_future, *ctx.options), *[None] * 7
+
+
+def _setup_context(ctx, inputs, output):
+    z, mask, offsets, signs, *ctx.options = inputs
+    ctx.save_for_backward(z, mask, offsets, signs, output[2])
+
+
+@torch.library.custom_op("geomix::fused_anchors", mutates_args=())
+def _forward_op(
+    z: Tensor, mask: Tensor, offsets: Tensor, signs: Tensor, kind: int, two_sided: bool, min_sine: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _run_forward(z, mask, offsets, signs, kind, two_sided, min_sine, eps)
+
+
+@_forward_op.register_fake
+def _(z, mask, offsets, signs, kind, two_sided, min_sine, eps):
+    return torch.empty_like(z), torch.empty_like(z), z.new_empty(mask.shape, dtype=torch.int64)
+
+
+@torch.library.custom_op("geomix::fused_anchors_backward", mutates_args=())
+def _backward_op(
+    z: Tensor, mask: Tensor, offsets: Tensor, signs: Tensor, count: Tensor, d_past: Tensor, d_future: Tensor, kind: int,
+    two_sided: bool, min_sine: float, eps: float,
+) -> Tensor:  # fmt: skip
+    return _run_backward(z, mask, offsets, signs, count, d_past, d_future, kind, two_sided, min_sine, eps)
+
+
+@_backward_op.register_fake
+def _(z, mask, offsets, signs, count, d_past, d_future, kind, two_sided, min_sine, eps):
+    return torch.empty_like(z)
+
+
+def _op_backward(ctx, d_past, d_future, _):
+    d_z = torch.ops.geomix.fused_anchors_backward(*ctx.saved_tensors, d_past, d_future, *ctx.options)
+    return d_z, *[None] * 7
+
+
+_forward_op.register_autograd(_op_backward, setup_context=_setup_context)
 
 
 @triton.jit
@@ -98,6 +163,12 @@ def _rows(pointer, t, c, real, R: tl.constexpr):
 def _signs(signs, c, R: tl.constexpr):
     """The (r, r) sign table, zero diagonal, padded with zeros."""
     return tl.load(signs + c[:, None] * R + c[None, :], mask=(c < R)[:, None] & (c < R)[None, :], other=0.0)
+
+
+@triton.jit
+def _larger(a, b):
+    """The maximum; NaN where one is NaN, which Triton's own would drop."""
+    return tl.where(a != a, a, tl.where(b > a, b, tl.where(b != b, b, a)))
 
 
 @triton.jit
@@ -122,8 +193,8 @@ def _sq_norm(a, b, table, A, B, KIND: tl.constexpr):
 def _inverse_normaliser(a, b, table, KIND: tl.constexpr, MIN_SINE: tl.constexpr, EPS: tl.constexpr):
     """1 / max(|f(a, b)|, min_sine |a| |b|, eps)."""
     A, B = tl.sum(a * a, 1), tl.sum(b * b, 1)
-    m = tl.maximum(_sq_norm(a, b, table, A, B, KIND), MIN_SINE * MIN_SINE * A * B)
-    return 1 / tl.sqrt(tl.maximum(m, EPS * EPS))
+    m = _larger(_sq_norm(a, b, table, A, B, KIND), MIN_SINE * MIN_SINE * A * B)
+    return 1 / tl.sqrt(_larger(m, EPS * EPS))
 
 
 @triton.jit
@@ -132,7 +203,7 @@ def _slope(a, b, table, KIND: tl.constexpr, MIN_SINE: tl.constexpr, EPS: tl.cons
     A, B = tl.sum(a * a, 1), tl.sum(b * b, 1)
     m = _sq_norm(a, b, table, A, B, KIND)
     floor = MIN_SINE * MIN_SINE * A * B
-    square = tl.maximum(tl.maximum(m, floor), EPS * EPS)
+    square = _larger(_larger(m, floor), EPS * EPS)
     inverse = 1 / tl.sqrt(square)
     # x is the argument differentiated, y the other one, Y its square
     if FIRST:
@@ -152,7 +223,7 @@ def _slope(a, b, table, KIND: tl.constexpr, MIN_SINE: tl.constexpr, EPS: tl.cons
         else:
             of_m = plain + 2 * (tl.dot(u, table, input_precision="ieee") - u) * y
     derivative = tl.where((m >= floor)[:, None], of_m, MIN_SINE * MIN_SINE * plain)
-    factor = tl.where(tl.maximum(m, floor) > EPS * EPS, -0.5 * inverse * inverse * inverse, 0.0)
+    factor = tl.where(_larger(m, floor) > EPS * EPS, -0.5 * inverse * inverse * inverse, 0.0)
     return inverse, factor[:, None] * derivative
 
 

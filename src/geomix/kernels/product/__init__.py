@@ -28,8 +28,10 @@ def product(
     Arguments: a (..., left) and b (..., right) of the same dtype, leading axes broadcast -> (..., out); with components=0 the
     components come first, (left, ...) and (right, ...) -> (out, ...), the layout in which a CPU reaches the memory floor.
     `backend`: None picks Triton on CUDA, compiled code on a CPU, else the dense einsum; all are for floating dtypes, others
-    (complex, integer) take the definition.
-    Raises ValueError for a wrong number of components or an unknown backend.
+    (complex, integer) take the definition. Tensors without memory (meta, fake) take the opaque operator, transformed ones
+    (torch.func) the einsum.
+    Raises ValueError for a wrong number of components, for an unknown backend, for operands on two devices and for a backend that
+    is told to compute where the operands are not.
     """
     if components not in (0, -1):
         raise ValueError(f"components is {components}; multivector components are the first (0) or the last (-1) axis.")
@@ -40,6 +42,8 @@ def product(
             f"this product takes {table.left} and {table.right} components, got {a.shape[components]} and "
             f"{b.shape[components]}."
         )
+    if a.device != b.device:
+        raise ValueError(f"the operands of a product lie on {a.device} and {b.device}; move one to the other's device.")
     if a.dtype != b.dtype:
         dtype = torch.promote_types(a.dtype, b.dtype)
         a, b = a.to(dtype), b.to(dtype)
@@ -52,8 +56,10 @@ def product(
         a, b = (x.movedim(0, -1).expand(*batch, -1).movedim(-1, 0).reshape(x.shape[0], -1) for x in (a, b))
     if not a.dtype.is_floating_point:
         out = naive.bilinear(table, a, b)
-    elif torch.compiler.is_compiling():
+    elif torch.compiler.is_compiling() or _without_memory(a) or _without_memory(b):
         out = torch.ops.geomix.bilinear(a, b, _register(table), backend or "")
+    elif torch._C._functorch.is_functorch_wrapped_tensor(a) or torch._C._functorch.is_functorch_wrapped_tensor(b):
+        out = _forward(table, a, b, "dense")
     elif torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
         out = _Bilinear.apply(table, a, b, backend or "")
     else:
@@ -63,17 +69,23 @@ def product(
     return out if batch is None else out.reshape(table.out, *batch)
 
 
-@lru_cache(maxsize=1)
-def _have_llvmlite() -> bool:
-    return find_spec("llvmlite") is not None
+@lru_cache(maxsize=4)
+def _have(module: str) -> bool:
+    return find_spec(module) is not None
+
+
+def _without_memory(x: torch.Tensor) -> bool:
+    """A tensor of a fake mode, or another subclass that computes in its own way: the operator below is for it to take apart."""
+    return type(x) not in (torch.Tensor, torch.nn.Parameter)
 
 
 def _backend(x: torch.Tensor, asked: str) -> str:
-    if asked:
-        return asked
-    if x.device.type == "cuda":
-        return "triton"
-    return "cpu" if x.device.type == "cpu" and _have_llvmlite() else "dense"
+    if not asked:
+        able = {"cuda": "triton" if _have("triton") else "dense", "cpu": "cpu" if _have("llvmlite") else "dense"}
+        return able.get(x.device.type, "dense")
+    if asked == "cpu" and x.device.type != "cpu":
+        raise ValueError(f"backend 'cpu' of a product takes tensors in the CPU's memory, got one on {x.device}.")
+    return asked  # Triton checks its own
 
 
 def _forward(table: SignedTriplets, a: torch.Tensor, b: torch.Tensor, asked: str) -> torch.Tensor:

@@ -7,7 +7,7 @@ import triton.language as tl
 @triton.jit
 def kernel(a, b, out, i, j, k, sign, total, pairs, left, right, components, BLOCK: tl.constexpr):
     """out[entry, k] += sign * a[entry, i] * b[entry, j], one (entry, pair) per lane."""
-    lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    lane = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     real = lane < total
     entry, pair = lane // pairs, lane % pairs
     x = tl.load(a + entry * left + tl.load(i + pair, mask=real, other=0), mask=real, other=0.0)

@@ -1,4 +1,4 @@
-"""CPU kernels for bilinear maps: vector LLVM IR printed from the table, compiled by llvmlite, cached on disk as object code.
+"""CPU kernels for bilinear maps: vector LLVM IR printed from the table, compiled by llvmlite, cached on disk as object code (`cache.py`).
 
 llvmlite is the compiler inside numba. It is used directly because numba spends seconds on type inference of a 1,000-term
 body and relies on the loop vectoriser; here the vectors are explicit, a Cl(5) kernel compiles in a fraction of a second, no
@@ -11,13 +11,14 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import torch
 
-from geomix.kernels.product.program import Program, cache_folder
+from geomix.kernels.product import cache
+from geomix.kernels.product.program import Program
 
 LANES = {torch.float32: 16, torch.float64: 8}  # one AVX-512 register; LLVM splits it on narrower machines
 TYPES = {torch.float32: "float", torch.float64: "double"}
@@ -117,6 +118,10 @@ def llvm_ir(program: Program, dtype: torch.dtype, by_entry: frozenset[str] = fro
     return "\n".join(lines) + "\n"
 
 
+# one compilation at a time: LLVM's and this module's caches are shared by all threads
+_lock = threading.RLock()
+
+
 @lru_cache(maxsize=1)
 def _target():
     """(llvmlite.binding, target machine of this host, string that names compiler and machine)."""
@@ -131,32 +136,47 @@ def _target():
     return llvm, machine, f"{llvm.llvm_version_info} {cpu} {features}"
 
 
+class Kernel:
+    """A compiled program: call it with addresses, strides and the number of entries. It owns its code, which lives as long."""
+
+    def __init__(self, code: bytes, tensors: int) -> None:
+        llvm = _target()[0]
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine_for_engine(llvm))
+        self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * tensors, *[ctypes.c_int64] * (tensors + 1))
+        self._function = kind(self._engine.get_function_address("kernel"))
+
+    def __call__(self, *arguments: int) -> None:
+        self._function(*arguments)
+
+
+def compile_program(program_key: tuple, dtype: torch.dtype, by_entry: frozenset[str] = frozenset()) -> Kernel:
+    """The kernel of a program; `program_key` is (maker, table), as `program.forward_program` and its table. For any thread."""
+    with _lock:
+        return _compile(program_key, dtype, by_entry)
+
+
 @lru_cache(maxsize=512)
-def compile_program(program_key: tuple, dtype: torch.dtype, by_entry: frozenset[str] = frozenset()):
-    """(engine, C function, sizes of the outputs); `program_key` is (maker, table), as `program.forward_program` and its table."""
+def _compile(program_key: tuple, dtype: torch.dtype, by_entry: frozenset[str]) -> Kernel:
     maker, table = program_key
     program = maker(table)
-    llvm, machine, host = _target()
+    host = _target()[2]
     ir = llvm_ir(program, dtype, by_entry)
-    path = cache_folder("cpu") / f"{hashlib.sha256((host + ir).encode()).hexdigest()[:24]}.o"
-    if path.exists():
-        code = path.read_bytes()
-    else:
-        module = llvm.parse_assembly(ir)
-        module.verify()
-        code = machine.emit_object(module)
-        handle, temporary = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(code)
-        os.replace(temporary, path)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine_for_engine(llvm))
-    engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    count = len(program.inputs) + len(program.outputs)
-    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count, *[ctypes.c_int64] * (count + 1))(
-        engine.get_function_address("kernel")
-    )
-    return engine, function, tuple(len(o) for o in program.outputs.values())
+    name = f"{hashlib.sha256((host + ir).encode()).hexdigest()[:24]}.o"
+    code = cache.load("cpu", name)
+    if code is None:
+        code = emit(ir)
+        cache.store("cpu", name, code)
+    return Kernel(code, len(program.inputs) + len(program.outputs))
+
+
+def emit(ir: str) -> bytes:
+    """LLVM IR to this machine's object code."""
+    llvm, machine, _ = _target()
+    module = llvm.parse_assembly(ir)
+    module.verify()
+    return machine.emit_object(module)
 
 
 def machine_for_engine(llvm):
@@ -180,8 +200,28 @@ def keep_freed_memory() -> bool:
 
 
 @lru_cache(maxsize=1)
-def _pool() -> ThreadPoolExecutor:
+def _make_pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count() or 1)
+
+
+def _pool() -> ThreadPoolExecutor:
+    with _lock:
+        return _make_pool()
+
+
+def _after_fork() -> None:
+    _make_pool.cache_clear()  # its threads did not come along
+    _lock.release()
+
+
+# no fork while another thread compiles: the child would find half of everything
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_after_fork)
+
+
+def suits(x: torch.Tensor) -> bool:
+    """Whether a tensor is plain fp32 or fp64 memory of the CPU, which is what a kernel reads and writes."""
+    plain = type(x) in (torch.Tensor, torch.nn.Parameter) and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return plain and x.device.type == "cpu" and x.layout == torch.strided and x.dtype in LANES
 
 
 def run(program_key: tuple, inputs: tuple[torch.Tensor, ...], out: tuple[torch.Tensor, ...] | None = None):
@@ -189,18 +229,23 @@ def run(program_key: tuple, inputs: tuple[torch.Tensor, ...], out: tuple[torch.T
 
     Components may be rows or adjacent (the transpose of a contiguous (N, c)); other strides are copied first. Outputs are
     stored as the first input is, unless `out` is given. Batches of THREAD_LANES entries or more per thread are split
-    over torch.get_num_threads() threads; the result does not depend on it.
+    over torch.get_num_threads() threads; the result does not depend on it. Threads and forked processes may call it at will.
+
+    Raises ValueError for anything else than plain CPU tensors of one dtype and the program's shapes: a tensor on `meta`, of a fake
+    mode or on a GPU has no memory here.
     """
+    _check(program_key, inputs, out)
+    inputs = tuple(x.resolve_neg() for x in inputs)
     dtype, n = inputs[0].dtype, inputs[0].shape[1]
     maker, table = program_key
     program = maker(table)
-    inputs = tuple(x if x.stride(1) == 1 or (x.stride(0) == 1 and x.shape[0] > 1) else x.contiguous() for x in inputs)
+    inputs = tuple(x if _stored_well(x) else x.contiguous() for x in inputs)
     if out is None:
         sizes = [len(components) for components in program.outputs.values()]
         if inputs[0].stride(1) == 1:
-            out = tuple(torch.empty(size, n, dtype=dtype) for size in sizes)
+            out = tuple(torch.empty(size, n, dtype=dtype, device="cpu") for size in sizes)
         else:
-            out = tuple(torch.empty(n, size, dtype=dtype).t() for size in sizes)
+            out = tuple(torch.empty(n, size, dtype=dtype, device="cpu").t() for size in sizes)
     if n == 0:
         return out
     lanes = LANES[dtype]
@@ -212,7 +257,7 @@ def run(program_key: tuple, inputs: tuple[torch.Tensor, ...], out: tuple[torch.T
     tensors = [*inputs, *out]
     rows = [x.stride(1) == 1 for x in tensors]
     by_entry = frozenset(x for x, row in zip((*program.inputs, *program.outputs), rows, strict=True) if not row)
-    function = compile_program(program_key, dtype, by_entry)[1]
+    function = compile_program(program_key, dtype, by_entry)
     strides = [x.stride(0 if row else 1) for x, row in zip(tensors, rows, strict=True)]
     parts = max(1, min(torch.get_num_threads(), n // THREAD_LANES))
     if parts == 1:
@@ -231,3 +276,29 @@ def run(program_key: tuple, inputs: tuple[torch.Tensor, ...], out: tuple[torch.T
     for job in jobs:
         job.result()
     return out
+
+
+def _check(program_key: tuple, inputs: tuple[torch.Tensor, ...], out: tuple[torch.Tensor, ...] | None) -> None:
+    maker, table = program_key
+    program = maker(table)
+    first = inputs[0]
+    sizes = [*program.inputs.values(), *(len(components) for components in program.outputs.values())]
+    given = [*inputs, *(out or ())]
+    for x, size in zip(given, sizes, strict=out is not None):
+        if not suits(x) or x.dtype != first.dtype:
+            raise ValueError(
+                f"the CPU kernels of a product take plain fp32 or fp64 tensors of one type on the CPU, got {type(x).__name__} of "
+                f"{x.dtype} on {x.device} beside {first.dtype}."
+            )
+        if x.dim() != 2 or x.shape != (size, first.shape[1]):
+            raise ValueError(
+                f"a CPU kernel of a product takes ({size}, {first.shape[1]}) numbers, got {tuple(x.shape)}."
+            )
+    for x in out or ():
+        if not _stored_well(x):
+            raise ValueError(f"an output of a CPU kernel lies by component or by entry, not at strides {x.stride()}.")
+
+
+def _stored_well(x: torch.Tensor) -> bool:
+    """Components are rows, or adjacent."""
+    return x.stride(1) == 1 or (x.stride(0) == 1 and x.shape[0] > 1)

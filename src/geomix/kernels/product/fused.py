@@ -9,15 +9,16 @@ instead of spilling registers.
 
 from __future__ import annotations
 
-import importlib.util
-import os
+import linecache
 import sys
-import tempfile
+import threading
+import types
 from functools import lru_cache
 
 import torch
 
-from geomix.kernels.product.program import Program, backward_program, cache_folder, forward_program
+from geomix.kernels.launch import check_memory, on_device_of
+from geomix.kernels.product.program import Program, backward_program, forward_program
 
 BLOCK = 128
 MAX_LIVE = 224  # components held per batch entry; a thread has 255 registers
@@ -44,49 +45,61 @@ def triton_source(program: Program) -> str:
     ]
     for x in tensors:
         lines.append(f"    {x} += t * LANE_{x}")
+        # a component times its stride passes 2^31 from 69 million products of Cl(5) on
+        lines.append(f"    wide_{x} = tl.zeros((), tl.int64) + stride_{x}")
     for x, size in program.inputs.items():
         for c in range(size):
-            lines.append(f"    {x}{c} = tl.load({x} + {c} * stride_{x}, mask=real, other=0.0).to(ACCUMULATOR)")
+            lines.append(f"    {x}{c} = tl.load({x} + {c} * wide_{x}, mask=real, other=0.0).to(ACCUMULATOR)")
     for x, components in program.outputs.items():
         for c, terms in enumerate(components):
             value = "".join(f" {'+' if s > 0 else '-'} {u}{i} * {v}{j}" for s, (u, i), (v, j) in terms)
             value = value.removeprefix(" + ").strip() or "tl.zeros((BLOCK,), ACCUMULATOR)"
-            lines.append(f"    tl.store({x} + {c} * stride_{x}, ({value}).to({x}.dtype.element_ty), mask=real)")
+            lines.append(f"    tl.store({x} + {c} * wide_{x}, ({value}).to({x}.dtype.element_ty), mask=real)")
     return "\n".join(lines) + "\n"
 
 
-@lru_cache(maxsize=512)
-def compile_program(maker, table, double: bool = False):
-    """The Triton kernel of a program; `double` accumulates in fp64 (for fp64 tensors).
+_lock = threading.Lock()
 
-    Triton reads a kernel's source from its file, so the text is written to the cache folder, under a name made from it.
+
+def compile_program(maker, table, double: bool = False):
+    """The Triton kernel of a program and the program; `double` accumulates in fp64 (for fp64 tensors). For any thread.
+
+    Triton reads a kernel's source by the name of its file. The text is kept where Python looks lines up, and in no file that could
+    be absent, damaged or of another version.
     """
+    with _lock:
+        return _compile(maker, table, double)
+
+
+@lru_cache(maxsize=512)
+def _compile(maker, table, double: bool):
     program = maker(table)
     source = triton_source(program).replace("ACCUMULATOR", "tl.float64" if double else "tl.float32")
-    path = cache_folder("triton") / f"{program.name}_{'f64' if double else 'f32'}.py"
-    if not path.exists() or path.read_text() != source:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        with os.fdopen(handle, "w") as file:
-            file.write(source)
-        os.replace(temporary, path)
-    name = f"geomix_generated_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
+    name = f"geomix_generated_{program.name}_{'f64' if double else 'f32'}"
+    file = f"<{name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    module = types.ModuleType(name)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    exec(compile(source, file, "exec"), module.__dict__)
     return module.kernel, program
 
 
 def launch(maker, table, inputs: dict[str, torch.Tensor], outputs: dict[str, torch.Tensor]) -> None:
-    """Runs a program on (components, N) tensors with any strides."""
-    kernel, _ = compile_program(maker, table, double=any(x.dtype == torch.float64 for x in inputs.values()))
+    """Runs a program on (components, N) tensors with any strides, on the device that holds them.
+
+    Raises ValueError for tensors that are no memory of one GPU (or, interpreted, of the CPU).
+    """
+    inputs = {name: x.resolve_neg() for name, x in inputs.items()}
     tensors = {**inputs, **outputs}
+    check_memory("the Triton product", *tensors.values())
+    kernel, _ = compile_program(maker, table, double=any(x.dtype == torch.float64 for x in inputs.values()))
     n = next(iter(inputs.values())).shape[1]
     if n == 0:
         return
     strides = {f"stride_{name}": x.stride(0) for name, x in tensors.items()}
     lanes = {f"LANE_{name}": x.stride(1) for name, x in tensors.items()}
-    kernel[(-(-n // BLOCK),)](**tensors, **strides, n=n, **lanes, BLOCK=BLOCK, num_warps=4)
+    with on_device_of(next(iter(tensors.values()))):
+        kernel[(-(-n // BLOCK),)](**tensors, **strides, n=n, **lanes, BLOCK=BLOCK, num_warps=4)
 
 
 def empty_like_layout(like: torch.Tensor, components: int) -> torch.Tensor:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 from geomix.algebra.tables import SignedTriplets
 
@@ -45,12 +43,3 @@ def backward_program(table: SignedTriplets) -> Program:
 
 def _rows(table: SignedTriplets):
     return zip(*(v.tolist() for v in (table.i, table.j, table.k, table.sign)), strict=True)
-
-
-def cache_folder(kind: str) -> Path:
-    """Where generated kernels are kept: $GEOMIX_CACHE, else $XDG_CACHE_HOME/geomix, else ~/.cache/geomix."""
-    root = os.environ.get("GEOMIX_CACHE")
-    base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "geomix"
-    folder = base / kind
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

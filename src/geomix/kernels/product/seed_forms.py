@@ -12,11 +12,13 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from geomix.algebra.constants import constant
 from geomix.algebra.operations import dense_table
 from geomix.algebra.tables import Algebra, SignedTriplets
+from geomix.kernels.launch import check_memory, on_device_of
 
 
-@lru_cache(maxsize=64)
+@constant
 def _indices(table: SignedTriplets, dtype: torch.dtype, device: torch.device):
     where = [torch.as_tensor(v.astype(np.int64), device=device) for v in (table.i, table.j, table.k)]
     return *where, torch.as_tensor(table.sign.astype(np.float64), dtype=dtype, device=device)
@@ -52,7 +54,7 @@ def sign_matrix(table: SignedTriplets, a: torch.Tensor, b: torch.Tensor) -> torc
     return torch.bmm(a[:, index].view(len(a), table.out, table.right) * sign, b.unsqueeze(2)).squeeze(2)
 
 
-@lru_cache(maxsize=64)
+@constant
 def _gather_matrix(table: SignedTriplets, dtype, device):
     index, sign = np.zeros((table.out, table.right), np.int64), np.zeros((table.out, table.right))
     index[table.k, table.j], sign[table.k, table.j] = table.i, table.sign
@@ -70,7 +72,7 @@ def opt(algebra: Algebra, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return ((a[:, index].view(len(a), algebra.dim, algebra.dim) * sign) * b.unsqueeze(1)).sum(2)
 
 
-@lru_cache(maxsize=64)
+@constant
 def _opt_matrix(algebra: Algebra, dtype, device):
     full = algebra.full
     place = {int(mask): index for index, mask in enumerate(algebra.blades)}
@@ -93,12 +95,15 @@ def missing_partners(algebra: Algebra) -> int:
 def atomic(table: SignedTriplets, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """The article's Triton form: one lane per (entry, pair), added to the output with atomics. CUDA or interpreter only."""
     kernel, triton = _atomic_kernel()
+    a, b = a.contiguous(), b.contiguous()
+    check_memory("the atomic product", a, b)
     i, j, k, sign = _indices(table, torch.float32, a.device)
     out = torch.zeros(len(a), table.out, device=a.device)
     total = len(a) * len(table)
-    kernel[(triton.cdiv(total, 256),)](
-        a, b, out, i, j, k, sign, total, len(table), table.left, table.right, table.out, BLOCK=256
-    )
+    with on_device_of(a):
+        kernel[(triton.cdiv(total, 256),)](
+            a, b, out, i, j, k, sign, total, len(table), table.left, table.right, table.out, BLOCK=256
+        )
     return out.to(a.dtype)
 
 

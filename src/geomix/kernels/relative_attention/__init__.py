@@ -26,5 +26,10 @@ def relative_attend(
     Returns:
         (B, T, H, d).
     """
-    plain = q.device.type != "cpu" or torch.is_autocast_enabled("cpu") or q.dtype not in (torch.float32, torch.float64)
+    plain = (
+        q.device.type != "cpu"
+        or q.dtype not in (torch.float32, torch.float64)
+        or torch.is_autocast_enabled("cpu")
+        or torch.compiler.is_compiling()  # the blocked form reads the lengths, which breaks a graph
+    )
     return (attend if plain else blocked_attend)(q, k, v, p, u, w, lengths, dropout)

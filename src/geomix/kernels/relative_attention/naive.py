@@ -27,6 +27,9 @@ def rel_shift(scores: Tensor) -> Tensor:
     A view: row i of the result starts T - 1 - i places into row i of the argument, 2 T - 2 places after the row before.
     """
     length = scores.shape[-2]
+    if torch.compiler.is_compiling():  # a graph knows no storage offset: the same view by slices
+        flat = scores.flatten(-2)[..., length - 1 : length - 1 + length * (2 * length - 2)]
+        return scores if length == 1 else flat.unflatten(-1, (length, 2 * length - 2))[..., :length]
     scores = scores.contiguous()
     strides = (*scores.stride()[:-2], max(2 * length - 2, 1), 1)
     return scores.as_strided((*scores.shape[:-1], length), strides, scores.storage_offset() + length - 1)

@@ -5,12 +5,15 @@ Defaults are those of the transformers 4.57.1 classes, since a config.json may l
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from geomix.errors import UserError
 from geomix.files import read_json
+
+FEATURES = 160  # numbers an encoder frame: two log-mel frames of 80 bands
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,16 @@ class ProjectorConfig:
     window_size: int = 15
     downsample_rate: int = 5
 
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.num_attention_heads:
+            raise UserError(
+                f"projector_config: num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}"
+            )
+        if self.window_size < self.downsample_rate:
+            raise UserError(
+                f"downsample_rate {self.downsample_rate} exceeds window_size {self.window_size}: no row would be left of a window"
+            )
+
     @property
     def queries(self) -> int:
         """Rows that each window becomes."""
@@ -79,6 +92,17 @@ class TextConfig:
     eos_token_id: int | list[int] | None = 2
     pad_token_id: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise UserError(
+                f"text_config: num_key_value_heads {self.num_key_value_heads} does not divide num_attention_heads "
+                f"{self.num_attention_heads}"
+            )
+        if self.head_width % 2 or self.head_width < 1:
+            raise UserError(
+                f"text_config: heads of {self.head_width} channels cannot be turned by pairs: give an even head_dim"
+            )
+
     @property
     def head_width(self) -> int:
         """Channels of an attention head."""
@@ -101,6 +125,18 @@ class GraniteConfig:
     tie_word_embeddings: bool = True
     adapter_merged: bool = False
     raw: dict = field(default_factory=dict, compare=False, repr=False)
+
+    def check_whole(self, path: Path) -> None:
+        """UserError, naming the file, unless encoder, projector and the features fit one another."""
+        if self.encoder.input_dim != FEATURES:
+            raise UserError(
+                f"{path}: encoder_config.input_dim is {self.encoder.input_dim}, the features have {FEATURES} numbers"
+            )
+        if self.projector.encoder_hidden_size != self.encoder.hidden_dim:
+            raise UserError(
+                f"{path}: projector_config.encoder_hidden_size is {self.projector.encoder_hidden_size}, the encoder's "
+                f"hidden_dim {self.encoder.hidden_dim}: they are one width"
+            )
 
     def merged(self) -> GraniteConfig:
         """The same model with its adapter merged into the weights."""
@@ -161,7 +197,9 @@ def read_config(folder: str | Path) -> GraniteConfig:
 
 
 def parse_config(raw: dict[str, Any]) -> GraniteConfig:
-    """Turn the content of a config.json into a `GraniteConfig`."""
+    """Turn the content of a config.json into a `GraniteConfig`; UserError names the key whose value makes no sense."""
+    if not isinstance(raw, dict):
+        raise UserError("holds no settings by name: fetch the checkpoint's config.json again")
     if raw.get("model_type") != "granite_speech":
         raise UserError(
             f"model_type {raw.get('model_type')!r} is not 'granite_speech': only GraniteSpeechForConditionalGeneration "
@@ -172,21 +210,31 @@ def parse_config(raw: dict[str, Any]) -> GraniteConfig:
             raise UserError(
                 f"{key} {raw[key]!r} belongs to the -plus model, which this implementation does not compute"
             )
-    sections = {name: dict(raw.get(name) or {}) for name in ("encoder_config", "projector_config", "text_config")}
+    sections = {}
+    for name in ("encoder_config", "projector_config", "text_config"):
+        if not isinstance(raw.get(name) or {}, dict):
+            raise UserError(f"{name} is {raw[name]!r}, not settings by name: fetch the checkpoint's config.json again")
+        sections[name] = dict(raw.get(name) or {})
     for section, key, value in _REQUIRED:
         if sections[section].get(key, value) != value:
             raise UserError(f"{section}.{key} is {sections[section][key]!r}, only {value!r} is implemented")
 
     encoder = {_ENCODER_ALIASES.get(key, key): value for key, value in sections["encoder_config"].items()}
     if encoder.get("dim_head", 0) is None:
-        encoder["dim_head"] = encoder["hidden_dim"] // encoder["num_heads"]
+        whole = {"hidden_dim": EncoderConfig.hidden_dim, "num_heads": EncoderConfig.num_heads, **encoder}
+        width, heads = (_typed(f"encoder_config.{key}", whole[key], "int") for key in ("hidden_dim", "num_heads"))
+        encoder["dim_head"] = width // heads
     # 3.2 keeps these two inside the projector's section
     projector = {
         **{key: raw[key] for key in ("window_size", "downsample_rate") if key in raw},
         **sections["projector_config"],
     }
     text = sections["text_config"]
+    if text.get("num_key_value_heads") is None and "num_attention_heads" in text:
+        text["num_key_value_heads"] = text["num_attention_heads"]  # as transformers reads it
     rope = text.get("rope_parameters") or {}  # transformers 5.x
+    if not isinstance(rope, dict):
+        raise UserError(f"text_config.rope_parameters is {rope!r}, not settings by name")
     if rope.get("rope_type", "default") != "default":
         raise UserError(
             f"text_config.rope_parameters.rope_type is {rope['rope_type']!r}, only 'default' is implemented"
@@ -194,17 +242,48 @@ def parse_config(raw: dict[str, Any]) -> GraniteConfig:
     text["rope_theta"] = rope.get("rope_theta", text.get("rope_theta", TextConfig.rope_theta))
     tied = raw.get("tie_word_embeddings", text.get("tie_word_embeddings", True))
     return GraniteConfig(
-        encoder=_pick(EncoderConfig, encoder),
-        projector=_pick(ProjectorConfig, projector),
-        text=_pick(TextConfig, text),
-        audio_token_id=raw.get("audio_token_id", raw.get("audio_token_index", GraniteConfig.audio_token_id)),
-        has_lora_adapter=raw.get("has_lora_adapter", True),
-        tie_word_embeddings=tied,
-        adapter_merged=raw.get("adapter_merged", False),
+        encoder=_pick(EncoderConfig, "encoder_config", encoder),
+        projector=_pick(ProjectorConfig, "projector_config", projector),
+        text=_pick(TextConfig, "text_config", text),
+        audio_token_id=_typed(
+            "audio_token_id",
+            raw.get("audio_token_id", raw.get("audio_token_index", GraniteConfig.audio_token_id)),
+            "int",
+        ),
+        has_lora_adapter=_typed("has_lora_adapter", raw.get("has_lora_adapter", True), "bool"),
+        tie_word_embeddings=_typed("tie_word_embeddings", tied, "bool"),
+        adapter_merged=_typed("adapter_merged", raw.get("adapter_merged", False), "bool"),
         raw=raw,
     )
 
 
-def _pick(kind: type, values: dict[str, Any]) -> Any:
+def _pick(kind: type, section: str, values: dict[str, Any]) -> Any:
     # a config.json carries many keys of the generic classes (beams, labels, ...) that mean nothing here
-    return kind(**{name: values[name] for name in kind.__dataclass_fields__ if name in values})
+    fields = kind.__dataclass_fields__
+    return kind(**{n: _typed(f"{section}.{n}", values[n], fields[n].type) for n in fields if n in values})
+
+
+_ABOVE_0 = ("eps", "theta", "scaling")
+
+
+def _typed(name: str, value: Any, kind: str) -> Any:
+    """The value, or a UserError that says what belongs under this name; `kind` is the annotation of its field."""
+    if value is None and "None" in kind:
+        return None
+    number = type(value) in (int, float) and math.isfinite(value)
+    if kind == "bool":
+        right, wanted = type(value) is bool, "true or false"
+    elif name.endswith(("token_id", "token_index")):
+        ids = value if isinstance(value, list) and "list" in kind and value else [value]
+        right, wanted = all(type(one) is int and one >= 0 for one in ids), "a token's number, 0 or above"
+    elif kind.startswith("int"):
+        right, wanted = type(value) is int and value >= 1, "a whole number above 0"
+    elif name.endswith("dropout"):
+        right, wanted = number and 0 <= value < 1, "a probability below 1"
+    elif name.endswith(_ABOVE_0):
+        right, wanted = number and value > 0, "a number above 0"
+    else:
+        right, wanted = number, "a number"
+    if not right:
+        raise UserError(f"{name} is {value!r}: give {wanted}")
+    return value

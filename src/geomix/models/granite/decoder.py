@@ -1,7 +1,7 @@
 """The Granite decoder: grouped-query attention with rotary positions, SwiGLU, and four multipliers.
 
 Source: GraniteForCausalLM of transformers 4.57.1. RMSNorm and rotary angles are computed in at least fp32 (float64 stays
-float64). Inference only: no dropout.
+float64). Trainable; without dropout, as the published configurations set it to 0.
 """
 
 from __future__ import annotations

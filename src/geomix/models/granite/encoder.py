@@ -135,6 +135,7 @@ class GraniteEncoder(nn.Module):
     def encode(self, features: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """As `forward`, with the CTC logits (batch, T, output_dim) of the middle block (None for a single block)."""
         mask, middle = None, None
+        _check_lengths(features, lengths)
         if lengths is not None and not bool((lengths == features.shape[1]).all()):
             mask = torch.arange(features.shape[1], device=features.device) < lengths.to(features.device)[:, None]
             features = features.masked_fill(~mask.unsqueeze(-1), 0)
@@ -151,3 +152,15 @@ class GraniteEncoder(nn.Module):
     def ctc_logits(self, hidden: Tensor) -> Tensor:
         """Hidden states (batch, T, hidden_dim) -> CTC logits (batch, T, output_dim); symbol 0 is the blank."""
         return self.out(hidden)
+
+
+def _check_lengths(features: Tensor, lengths: Tensor | None) -> None:
+    """ValueError unless there is one length an item, each within the features (read only where no device has to be waited for)."""
+    if lengths is None:
+        return
+    if lengths.shape != features.shape[:1]:
+        raise ValueError(f"lengths of shape {tuple(lengths.shape)} for {features.shape[0]} items: give one for each")
+    if lengths.device.type == "cpu" and not bool(((lengths >= 0) & (lengths <= features.shape[1])).all()):
+        raise ValueError(
+            f"lengths {lengths.tolist()} of features of {features.shape[1]} frames: give 0 to {features.shape[1]}"
+        )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
 
 import torch
 from torch import Tensor
 
+from geomix.algebra.constants import constant
 from geomix.errors import UserError
 
 SAMPLE_RATE = 16_000  # Hz
@@ -20,12 +20,12 @@ FFT, WINDOW, HOP, MELS = 512, 400, 160, 80  # samples, samples, samples, bands
 MIN_SAMPLES = FFT // 2 + 1  # the reflected edge needs more than half a transform
 
 
-@cache
+@constant
 def mel_filterbank() -> Tensor:
     """(FFT // 2 + 1, MELS) triangular filters, HTK mel scale, 0 to 8000 Hz, peaks of one."""
-    frequencies = torch.linspace(0, SAMPLE_RATE // 2, FFT // 2 + 1)
+    frequencies = torch.linspace(0, SAMPLE_RATE // 2, FFT // 2 + 1, dtype=torch.float32, device="cpu")
     top = 2595.0 * math.log10(1.0 + SAMPLE_RATE / 2 / 700.0)
-    edges = 700.0 * (10.0 ** (torch.linspace(0, top, MELS + 2) / 2595.0) - 1.0)
+    edges = 700.0 * (10.0 ** (torch.linspace(0, top, MELS + 2, dtype=torch.float32, device="cpu") / 2595.0) - 1.0)
     widths = edges[1:] - edges[:-1]
     slopes = edges[None, :] - frequencies[:, None]
     return torch.minimum(-slopes[:, :-2] / widths[:-1], slopes[:, 2:] / widths[1:]).clamp(min=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -12,11 +14,16 @@ from geomix.models.granite.projector import Projector
 
 
 class GraniteSpeech(nn.Module):
-    """Encoder, projector and decoder under the published names. Made by `load_checkpoint`, or with random weights."""
+    """Encoder, projector and decoder under the published names. Made by `load_checkpoint`, or with random weights.
+
+    Every weight can be trained: `forward` gives logits with gradients, `adapter.train_only` freezes the rest, and
+    `adapter.attach_adapter` puts a LoRA beside the decoder's projections.
+    """
 
     def __init__(self, config: GraniteConfig) -> None:
         super().__init__()
         self.config = config
+        self.adapter: Any = None  # settings of the adapter beside the weights, see `adapter.attach_adapter`
         self.encoder = GraniteEncoder(config.encoder)
         self.projector = Projector(config.projector, config.text.hidden_size)
         self.language_model = GraniteDecoder(config.text, config.tie_word_embeddings)
@@ -41,16 +48,23 @@ class GraniteSpeech(nn.Module):
         """Token ids (batch, tokens) -> embeddings (batch, tokens, width), audio rows in the places of the placeholders.
 
         `rows`: one tensor an audio, in the order of the placeholders over the batch.
-        Raises ValueError when an item's placeholders and rows differ in number.
+        Raises ValueError when an item's placeholders and the rows of its audios differ in number.
         """
         is_audio = input_ids == self.config.audio_token_id
         embeddings = self.language_model.model.embed_tokens(input_ids.masked_fill(is_audio, 0))
-        places, given = int(is_audio.sum()), sum(len(item) for item in rows or [])
-        if places != given:
-            raise ValueError(
-                f"{places} audio placeholders in the prompt, but {given} rows of audio: expand each placeholder"
-            )
-        if not places:
+        counts, audios = is_audio.sum(1).tolist(), [len(item) for item in rows or []]
+        taken = 0
+        for item, places in enumerate(counts):
+            given = 0
+            while given < places and taken < len(audios):
+                given, taken = given + audios[taken], taken + 1
+            if item + 1 == len(counts):
+                given += sum(audios[taken:])
+            if places != given:
+                raise ValueError(
+                    f"item {item}: {places} audio placeholders in the prompt, but {given} rows of audio: expand each placeholder"
+                )
+        if not any(counts):
             return embeddings
         return embeddings.masked_scatter(is_audio.unsqueeze(-1), torch.cat(rows).to(embeddings.dtype))
 
@@ -67,9 +81,10 @@ class GraniteSpeech(nn.Module):
         """Token ids (batch, tokens) with expanded placeholders, and features (audios, T, 160) -> logits (batch, tokens, vocabulary).
 
         mask: (batch, tokens) bool, False for left padding. `masked=False`: padding frames leak as in transformers.
-        Raises ValueError for text without audio when the adapter, which is for audio, is merged into the weights.
+        Raises ValueError for text without audio when the adapter, which is for audio, is merged into the weights or stands
+        beside them.
         """
-        if features is None and cache is None and self.config.adapter_merged:
+        if features is None and cache is None and (self.config.adapter_merged or self.adapter is not None):
             raise ValueError(
                 'the adapter for audio is merged into this model: load it with adapter="ignore" for text alone'
             )

@@ -1,7 +1,7 @@
 """The windowed Q-Former between encoder and decoder: every 15 encoder frames become 3 rows of the decoder's width.
 
 Sources: GraniteSpeechEncoderProjector and Blip2QFormerModel of transformers 4.57.1; BLIP-2: https://arxiv.org/abs/2301.12597.
-Inference only: the original's dropout is left out.
+Trainable; the original's dropout is left out, as its published rate is 0 where it is given.
 """
 
 from __future__ import annotations

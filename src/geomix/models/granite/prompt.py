@@ -35,7 +35,10 @@ class PromptTokenizer:
         environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
         environment.globals["raise_exception"] = _refuse
-        self._source, self._template = template, environment.from_string(template)
+        try:
+            self._source, self._template = template, environment.from_string(template)
+        except jinja2.TemplateError as error:
+            raise UserError(f"the checkpoint's chat template cannot be read ({error}): fetch its files again") from None
 
     @classmethod
     def load(cls, folder: str | Path, config: GraniteConfig) -> PromptTokenizer:
@@ -44,22 +47,25 @@ class PromptTokenizer:
         path = folder / "tokenizer.json"
         if not path.exists():
             raise UserError(f"{path}: not here: copy the checkpoint's tokenizer files into the folder")
-        tokenizer = Tokenizer.from_file(str(path))
+        try:
+            tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises no narrower class
+            raise UserError(f"{path}: not a tokenizer ({error}): fetch the file again") from None
         if tokenizer.token_to_id(AUDIO) != config.audio_token_id:
             raise UserError(
                 f"{path}: {AUDIO} has id {tokenizer.token_to_id(AUDIO)}, config.json says {config.audio_token_id}: "
                 "the two are not of one checkpoint"
             )
-        settings = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
-        separate = folder / "chat_template.jinja"
-        template = separate.read_text(encoding="utf-8") if separate.exists() else settings.get("chat_template")
+        settings, separate = _settings(folder / "tokenizer_config.json"), folder / "chat_template.jinja"
+        try:
+            template = separate.read_text(encoding="utf-8") if separate.exists() else settings.get("chat_template")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{separate}: cannot be read ({error}): fetch the file again") from None
         if not isinstance(template, str):
             raise UserError(
                 f"{folder}: no chat_template in tokenizer_config.json and no chat_template.jinja: copy them too"
             )
-        generation = (
-            read_json(folder / "generation_config.json") if (folder / "generation_config.json").exists() else {}
-        )
+        generation = _settings(folder / "generation_config.json")
         end = generation.get("eos_token_id", config.text.eos_token_id)
         if end is None:
             raise UserError(
@@ -67,6 +73,13 @@ class PromptTokenizer:
             )
         end = end if isinstance(end, list) else [end]
         pad = generation.get("pad_token_id", config.text.pad_token_id)
+        for name, ids in (("eos_token_id", end), ("pad_token_id", [] if pad is None else [pad])):
+            if not all(type(one) is int and 0 <= one < config.text.vocab_size for one in ids) or (
+                name[0] == "e" and not ids
+            ):
+                raise UserError(
+                    f"{folder / 'generation_config.json'}: {name} is {ids}: give tokens of the vocabulary of {config.text.vocab_size}"
+                )
         return cls(tokenizer, template, config.audio_token_id, end, end[0] if pad is None else pad)
 
     def render(self, instruction: str = TRANSCRIBE, system: str | None = "default") -> str:
@@ -75,7 +88,14 @@ class PromptTokenizer:
             system = SYSTEM_3 if "<|start_of_role|>" in self._source else None
         turns = [] if system is None else [{"role": "system", "content": system}]
         turns.append({"role": "user", "content": AUDIO + instruction})
-        return self._template.render(messages=turns, add_generation_prompt=True)
+        try:
+            return self._template.render(messages=turns, add_generation_prompt=True)
+        except UserError:
+            raise
+        except Exception as error:  # a template is somebody else's program
+            raise UserError(
+                f"the checkpoint's chat template fails on this prompt ({error}): fetch its files again"
+            ) from None
 
     def encode(self, prompt: str, rows: Sequence[int]) -> list[int]:
         """Token ids of a prompt, its n-th placeholder repeated rows[n] times; UserError when their numbers differ."""
@@ -92,6 +112,14 @@ class PromptTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Text without special tokens and without space around it."""
         return self.tokenizer.decode(list(ids), skip_special_tokens=True).strip()
+
+
+def _settings(path: Path) -> dict:
+    """A JSON file of settings by name, none where it is absent."""
+    found = read_json(path) if path.exists() else {}
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: holds no settings by name: fetch the file again")
+    return found
 
 
 def _refuse(message: str) -> None:

@@ -12,9 +12,20 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
+from geomix.errors import UserError
 from geomix.models.granite.model import GraniteSpeech
 
 _NEVER = -1.0e9
+
+
+def most_likely(logits: Tensor) -> Tensor:
+    """argmax over the last axis; UserError for NaN, whose argmax would read as the first symbol (the blank, the end)."""
+    if bool(logits.isnan().any()):
+        raise UserError(
+            f"the model's output is no number in {str(logits.dtype).removeprefix('torch.')}: decode in float32 or bfloat16, or "
+            "fetch the checkpoint again"
+        )
+    return logits.argmax(-1)
 
 
 @torch.inference_mode()
@@ -31,7 +42,7 @@ def greedy_search(
     out: list[list[int]] = [[] for _ in range(batch)]
     open_items = set(range(batch))
     for step in range(max_new_tokens):
-        best = logits.argmax(-1)
+        best = most_likely(logits)
         for item, token in enumerate(best.tolist()):
             if item in open_items:
                 if token in end:
@@ -74,6 +85,7 @@ def beam_search(
     closed = [False] * batch
 
     for length in range(1, max_new_tokens + 1):
+        most_likely(logits)
         totals = logits.float().log_softmax(-1).view(batch, beams, vocabulary) + scores[..., None]
         values, places = totals.view(batch, -1).topk(max(2, 1 + len(end_ids)) * beams)
         parents, symbols = places // vocabulary, places % vocabulary

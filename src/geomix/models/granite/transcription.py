@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from geomix.models.granite.encoder import GraniteEncoder
 from geomix.models.granite.features import HOP, MIN_SAMPLES, SAMPLE_RATE, batch_features, encoder_frames
 from geomix.models.granite.model import GraniteSpeech
 from geomix.models.granite.prompt import TRANSCRIBE, PromptTokenizer
-from geomix.models.granite.search import beam_search, greedy_search
+from geomix.models.granite.search import beam_search, greedy_search, most_likely
 
 WINDOW_SECONDS = (
     40.0  # longest piece of audio given to the model at once: no LibriSpeech utterance is cut (35 s at most)
@@ -29,7 +30,7 @@ def cut_windows(waveform: np.ndarray, seconds: float = WINDOW_SECONDS) -> list[t
     Each cut lies in the quietest 40 ms of the window's last 3 s, at least 1 s before the recording's end.
     Raises UserError when a window would be too short to cut (less than 4 s).
     """
-    if seconds < LEAST_SECONDS + SEARCH_SECONDS:
+    if not LEAST_SECONDS + SEARCH_SECONDS <= seconds < float("inf"):
         raise UserError(f"a window of {seconds:g} s is too short to look for a pause in: give at least 4 s")
     longest, search, least = (int(value * SAMPLE_RATE) for value in (seconds, SEARCH_SECONDS, LEAST_SECONDS))
     quiet = 4 * HOP
@@ -64,8 +65,11 @@ class _Windowed:
     def __init__(
         self, device: torch.device, window_seconds: float, batch: int, progress: Callable[[int, float], None] | None
     ) -> None:
-        if batch < 1:
-            raise UserError(f"batch {batch} is not positive: give how many windows are decoded at once")
+        _whole("batch", batch, "how many windows are decoded at once")
+        if type(window_seconds) not in (int, float):
+            raise UserError(
+                f"window_seconds {window_seconds!r} is not a number: give the seconds of a window, at least 4"
+            )
         self.device, self.window_seconds, self.batch, self.progress = device, window_seconds, batch, progress
 
     def _texts(self, waveforms: Sequence[Tensor]) -> list[str]:
@@ -74,11 +78,12 @@ class _Windowed:
     def windows(self, recordings: Iterable[np.ndarray]) -> list[Window]:
         """Decode recordings (samples,) at 16 kHz -> all windows, in order of recording and time.
 
-        Recordings under 257 samples (16 ms) have no features and give an empty text.
+        Recordings under 257 samples (16 ms) have no features and give an empty text. UserError for samples that are not finite:
+        their text would be empty too.
         """
         pieces = [
             (index, start, end, recording[start:end])
-            for index, recording in enumerate(np.asarray(one, dtype=np.float32) for one in recordings)
+            for index, recording in enumerate(_finite(index, one) for index, one in enumerate(recordings))
             for start, end in cut_windows(recording, self.window_seconds)
         ]
         long_enough = [i for i, piece in enumerate(pieces) if len(piece[3]) >= MIN_SAMPLES]
@@ -104,6 +109,21 @@ class _Windowed:
         return [" ".join(filter(None, part)) for part in parts]
 
 
+def _finite(index: int, recording: np.ndarray) -> np.ndarray:
+    recording = np.asarray(recording, dtype=np.float32)
+    bad = np.flatnonzero(~np.isfinite(recording))
+    if len(bad):
+        raise UserError(
+            f"recording {index}: sample {bad[0]} is {recording[bad[0]]:g}, no finite number: export it again"
+        )
+    return recording
+
+
+def _whole(name: str, value: object, meaning: str) -> None:
+    if type(value) is not int or value < 1:
+        raise UserError(f"{name} {value!r} is not a whole number above 0: give {meaning}")
+
+
 class Transcriber(_Windowed):
     """Speech to text with the whole model.
 
@@ -126,8 +146,10 @@ class Transcriber(_Windowed):
         progress: Callable[[int, float], None] | None = None,
     ) -> None:
         super().__init__(model.device, window_seconds, batch, progress)
-        if beams < 1:
-            raise UserError(f"beams {beams} is not positive: give 1 for greedy search")
+        _whole("beams", beams, "1 for greedy search")
+        _whole("max_new_tokens", max_new_tokens, "the most tokens of a window's text")
+        if type(length_penalty) not in (int, float) or not math.isfinite(length_penalty):
+            raise UserError(f"length_penalty {length_penalty!r} is not a number: 1 divides a score by its length")
         self.model, self.tokenizer = model, tokenizer
         self.beams, self.max_new_tokens, self.length_penalty = beams, max_new_tokens, length_penalty
         self.prompt = tokenizer.render(instruction, system)
@@ -197,7 +219,7 @@ class CTCTranscriber(_Windowed):
         features, lengths = batch_features(waveforms)
         weight = self.encoder.out.weight
         hidden = self.encoder(features.to(weight.device, weight.dtype), lengths)
-        best = self.encoder.ctc_logits(hidden).argmax(-1)
+        best = most_likely(self.encoder.ctc_logits(hidden))
         texts = []
         for path, length in zip(best, lengths.tolist(), strict=True):
             symbols = torch.unique_consecutive(path[:length]).tolist()
