@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-
 from geomix.commands.bench_training import COLUMNS, measure, synthetic_corpus
+
 from geomix.models.arms import arm_config
 from geomix.models.flops import train_flops_per_audio_second
 from geomix.settings import load

@@ -5,10 +5,10 @@ import json
 
 import pytest
 import torch
+from geomix.studies.speed_probe import ARMS, block_of_form, block_work, build_report, measure_piece, paper_over_anchored
 
 from geomix.errors import UserError
 from geomix.studies import speed_probe
-from geomix.studies.speed_probe import ARMS, block_of_form, block_work, build_report, measure_piece, paper_over_anchored
 
 
 def test_flops_of_the_published_table():
