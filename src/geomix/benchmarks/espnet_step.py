@@ -101,7 +101,8 @@ def _models(settings: Mapping[str, Any], vocab: int) -> tuple[nn.Module, nn.Modu
 def _agreement(settings: Mapping[str, Any], vocab: int, features: Tensor, tokens: Tensor) -> Agreement:
     """Loss and every gradient of both tracks on the same log-mel, without dropout and SpecAugment."""
     still = {**settings, "model": {**settings["model"], **NO_DROPOUT}}
-    ours, theirs = (model.train() for model in _models(still, vocab))
+    ours, theirs = (model.double().train() for model in _models(still, vocab))
+    features = features.double()  # rounding of an fp32 pass through all blocks would hide what differs
     lengths = torch.full((len(features),), features.shape[1])
     token_lengths = torch.full((len(tokens),), tokens.shape[1])
     loss = ours(features, lengths, tokens, token_lengths)["loss"]
