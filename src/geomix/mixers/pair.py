@@ -40,6 +40,8 @@ class PairMixer(nn.Module):
         seed: of the signed table.
     """
 
+    backend: str | None = None  # of `kernels.pair_mixer`; None: its choice for the device
+
     def __init__(
         self,
         width: int,
@@ -100,6 +102,7 @@ class PairMixer(nn.Module):
             self.offsets,
             blend=self.blend,
             empty=self.empty,
+            backend=self.backend,
             **self._options,
         )
 

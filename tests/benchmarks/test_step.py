@@ -3,20 +3,21 @@
 import numpy as np
 import pytest
 
-from geomix.commands.bench_training import COLUMNS, measure, synthetic_corpus
+from geomix.benchmarks.step import COLUMNS, Options, measure_arm, synthetic_corpus
 from geomix.models.arms import arm_config
 from geomix.models.flops import train_flops_per_audio_second
 from geomix.settings import load
 
 
-def test_measurements_belong_together():
-    config = load("config/smoke.yaml")
-    row = measure(config, "grassmann", steps=2, batch_bins=600_000, device="cpu")
+@pytest.mark.parametrize("overlays,arm", [(["smoke"], "grassmann"), (["demo", "granite_encoder"], "granite")])
+def test_measurements_belong_together(overlays, arm):
+    config = load(*(f"config/{name}.yaml" for name in overlays))
+    row = measure_arm(config, arm, Options(steps=2, batch_bins=300_000, device="cpu"))
     assert row["ms_per_batch"] * row["audio_seconds_per_second"] == pytest.approx(1000 * row["audio_seconds_per_batch"])
-    flops = train_flops_per_audio_second(arm_config(config, "grassmann", vocab=100))
+    flops = train_flops_per_audio_second(arm_config(config, arm, vocab=config["tokenizer"]["size"] or 100))
     assert row["tflops"] * 1e12 == pytest.approx(flops * row["audio_seconds_per_second"])
     assert 0 < row["mfu_percent"] < 100 and row["peak_gb"] > 0.1
-    assert row["audio_seconds_per_batch"] > 600_000 / 16_000 / 4
+    assert row["audio_seconds_per_batch"] > 300_000 / 16_000 / 4
     for _, width, form in COLUMNS:
         assert len(form.format(**row)) < width
 

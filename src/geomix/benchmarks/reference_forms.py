@@ -1,4 +1,4 @@
-"""Other ways of computing a product: subjects of the benchmark and of tests, never called by a model.
+"""Other ways of computing a Clifford product, with which ours is compared: never called by a model.
 
 `gather_scatter`, `atomic` and `opt` rebuild the three forms timed in the k-blade article (appendix A); `opt` reproduces its
 err_opt. `index_add`, `einsum`, `sign_matrix` and `outer_matmul` are the forms that public libraries ship.
@@ -6,8 +6,6 @@ All take a (B, left) and b (B, right) and return (B, out).
 """
 
 from __future__ import annotations
-
-from functools import lru_cache
 
 import numpy as np
 import torch
@@ -94,7 +92,10 @@ def missing_partners(algebra: Algebra) -> int:
 
 def atomic(table: SignedTriplets, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """The article's Triton form: one lane per (entry, pair), added to the output with atomics. CUDA or interpreter only."""
-    kernel, triton = _atomic_kernel()
+    import triton
+
+    from geomix.benchmarks.atomic_kernel import kernel
+
     a, b = a.contiguous(), b.contiguous()
     check_memory("the atomic product", a, b)
     i, j, k, sign = _indices(table, torch.float32, a.device)
@@ -105,12 +106,3 @@ def atomic(table: SignedTriplets, a: torch.Tensor, b: torch.Tensor) -> torch.Ten
             a, b, out, i, j, k, sign, total, len(table), table.left, table.right, table.out, BLOCK=256
         )
     return out.to(a.dtype)
-
-
-@lru_cache(maxsize=1)
-def _atomic_kernel():
-    import triton
-
-    from geomix.kernels.product.atomic_kernel import kernel
-
-    return kernel, triton

@@ -1,4 +1,4 @@
-"""The Triton kernel of `seed_forms.atomic`, apart so that importing the other forms needs no Triton."""
+"""The Triton kernel of `reference_forms.atomic`, apart so that importing the other forms needs no Triton."""
 
 import triton
 import triton.language as tl

@@ -4,11 +4,14 @@ import csv
 import json
 
 import pytest
-import torch
 
+from geomix.benchmarks.speed import measure
+from geomix.benchmarks.speed.measure import measure_piece
+from geomix.benchmarks.speed.page import build_report, paper_over_anchored
+from geomix.benchmarks.speed.pieces import ARMS, Sizes
+from geomix.benchmarks.speed.work import block_work
 from geomix.errors import UserError
-from geomix.studies import speed_probe
-from geomix.studies.speed_probe import ARMS, block_of_form, block_work, build_report, measure_piece, paper_over_anchored
+from tests.conftest import ROOT
 
 
 def test_flops_of_the_published_table():
@@ -23,24 +26,10 @@ def test_flops_of_the_published_table():
 def test_bytes_of_the_published_estimate():
     """Bytes a token forward at two bytes a number: attention 7.2 kB with its norm, fused mixer 1.5 kB; the paper's form far above."""
     a_token = lambda form, what: block_work(form, 128, size=2)[what]["bytes"] / 3 / 16_384
-    norm = 2 * 3 * speed_probe.WIDTH
+    norm = 2 * 3 * Sizes().width
     assert a_token("attention", "mixer") + norm == pytest.approx(7200, rel=0.1)
     assert a_token("fused", "mixer") == pytest.approx(1500, rel=0.25)
     assert a_token("paper", "mixer") > 5 * a_token("anchored", "mixer")
-
-
-def test_the_timed_forms_are_the_same_block():
-    """Paper's form (the definition) and anchored form: value and every gradient, in float64 on odd sizes."""
-    x = torch.randn(3, 37, speed_probe.WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = {}
-    for form in ("paper", "anchored"):
-        block, frames = block_of_form(form, x)
-        block.eval()
-        inputs = x.clone().requires_grad_()
-        y = block(inputs, frames)
-        found[form] = [y, *torch.autograd.grad(y.square().sum(), [inputs, *block.parameters()])]
-    for a, b in zip(*found.values(), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
 
 
 def test_the_arms_are_those_of_the_speech_study():
@@ -56,31 +45,26 @@ def test_the_arms_are_those_of_the_speech_study():
     }
 
 
+SMALL = Sizes(
+    lengths=(16, 32), tokens=64, width=16, rank=4, ff_dim=32, utterances=2, units=5, vocabulary=50, encoder_seconds=(1.0, 2.0),
+    arms={"attention": ARMS["attention"], "no_mixer": {"mixer": {"mixer": "none"}, "blocks": 1, "width": 16, "ff_dim": 16}},
+)  # fmt: skip
+PIECES = ("block-16", "block-32", "encoder-no_mixer-1", "encoder-no_mixer-2", "ctc")
+
+
 @pytest.fixture
-def small(monkeypatch):
-    """The probe at a size that takes no time."""
-    monkeypatch.setattr(speed_probe, "TOKENS", 64)
-    for name, value in {"WIDTH": 16, "RANK": 4, "FF_DIM": 32}.items():
-        monkeypatch.setattr(speed_probe, name, value)
-    tiny = {"mixer": {"mixer": "none"}, "blocks": 1, "width": 16, "ff_dim": 16}
-    monkeypatch.setattr(speed_probe, "ARMS", {**ARMS, "no_mixer": tiny})
-    monkeypatch.setattr(speed_probe, "LENGTHS", (16, 32))
-    monkeypatch.setattr(speed_probe, "UTTERANCES", 2)
-    monkeypatch.setattr(speed_probe, "UNITS", 5)
-    monkeypatch.setattr(speed_probe, "VOCABULARY", 50)
+def rates(monkeypatch):
+    """A machine's rates that take no time to measure."""
     monkeypatch.setattr(
-        speed_probe, "PIECES", ("block-16", "block-32", "encoder-no_mixer-1", "encoder-no_mixer-2", "ctc")
-    )
-    monkeypatch.setattr(
-        speed_probe, "machine_rates", lambda device: {"flops": 1e11, "flops_source": "measured", "bytes": 1e10}
+        measure, "machine_rates", lambda device: {"flops": 1e11, "flops_source": "measured", "bytes": 1e10}
     )
 
 
-def test_pieces_to_report(small, tmp_path):
+def test_pieces_to_report(rates, tmp_path):
     files = []
-    for piece in speed_probe.PIECES:
+    for piece in PIECES:
         files.append(tmp_path / f"{piece}.json")
-        measure_piece(piece, files[-1], budget=0.01, device="cpu")
+        measure_piece(piece, files[-1], budget=0.01, device="cpu", sizes=SMALL)
     record = build_report(files, tmp_path / "out")
     rows = list(csv.DictReader((tmp_path / "out/e00.csv").open()))
     assert {(r["what"], r["form"], r["length"]) for r in rows if r["part"] == "block"} == {
@@ -95,13 +79,13 @@ def test_pieces_to_report(small, tmp_path):
             assert 0 < float(row["of_floor"]) and float(row["gflop"]) > 0 and float(row["gbyte"]) > 0
     assert set(record["ratios"]["block"]) == {"16", "32"}
     assert record["ctc"][0]["loss_difference"] < 1e-3 and record["ctc"][0]["gradient_difference"] < 2e-3
-    assert set(record["pieces"]) == set(speed_probe.PIECES)
+    assert set(record["pieces"]) == set(PIECES)
     for name in ("block.svg", "block.png", "encoder.svg", "encoder.png", "e00.md", "record.json"):
         assert (tmp_path / "out" / name).stat().st_size > 200
 
 
-def test_pieces_of_two_machines_are_refused(small, tmp_path):
-    measure_piece("ctc", tmp_path / "a.json", budget=0.01, device="cpu")
+def test_pieces_of_two_machines_are_refused(rates, tmp_path):
+    measure_piece("ctc", tmp_path / "a.json", budget=0.01, device="cpu", sizes=SMALL)
     other = json.loads((tmp_path / "a.json").read_text())
     other["record"]["threads"] = 64
     (tmp_path / "b.json").write_text(json.dumps(other))
@@ -114,11 +98,22 @@ def test_an_unknown_piece_is_named(tmp_path):
         measure_piece("block-1", tmp_path / "x.json")
 
 
-def test_ratio_by_hand():
+def test_ratio_by_hand_and_only_of_forms_that_agreed():
+    times = {("mixer", "paper"): 3.0, ("mixer", "anchored"): 0.5, ("block", "paper"): 4.0, ("block", "anchored"): 1.25}
     rows = [
-        {"part": "block", "what": what, "form": form, "length": 128, "seconds": seconds}
-        for what, form, seconds in (
-            ("mixer", "paper", 3.0), ("mixer", "anchored", 0.5), ("block", "paper", 4.0), ("block", "anchored", 1.25),
-        )
-    ]  # fmt: skip
+        {"part": "block", "what": what, "form": form, "length": 128, "seconds": seconds, "agrees": True}
+        for (what, form), seconds in times.items()
+    ]
     assert paper_over_anchored(rows) == {"mixer": {"128": 6.0}, "block": {"128": 3.2}}
+    rows[1]["agrees"] = False
+    del rows[3]["agrees"]
+    assert paper_over_anchored(rows) == {"mixer": {}, "block": {}}
+
+
+def test_published_pieces_are_read(tmp_path):
+    """Pieces of before forms were compared in their run: the same table, no ratio."""
+    published = ROOT / "results/published/speed"
+    record = build_report(sorted((published / "pieces").glob("*.json")), tmp_path)
+    assert record["ratios"] == {"mixer": {}, "block": {}}
+    lines = lambda folder: sorted((folder / "e00.csv").read_text().splitlines())
+    assert lines(tmp_path) == lines(published)

@@ -1,17 +1,11 @@
-"""The benchmark runs, small, and writes what it printed."""
+"""The benchmark of the statistics runs, small, and writes what it printed."""
 
-import argparse
-
-from geomix.commands import bench_statistics
+from geomix.benchmarks.statistics import Options, run
 from geomix.files import read_json
 
 
 def test_benchmark_writes_its_figures(tmp_path, capsys):
-    parser = argparse.ArgumentParser()
-    bench_statistics.add_arguments(parser)
-    bench_statistics.run(
-        parser.parse_args(["--out", str(tmp_path), "--utterances", "200", "--resamples", "500", "--repeats", "1"])
-    )
+    run(Options(out=tmp_path, utterances=200, resamples=500, repeats=1))
     figures = read_json(tmp_path / "statistics.json")
     assert figures["scorer"]["utterances"] == 200 and figures["bootstrap"]["resamples"] == 500
     assert all(value > 0 for name in ("scorer", "bootstrap") for value in figures[name].values())
