@@ -17,10 +17,11 @@ from geomix.espnet_track.data import write_training_shapes
 from geomix.espnet_track.settings import training_config
 from geomix.files import read_json
 from geomix.settings import settings_hash
+from geomix.speech.decoding import decode_set
 from geomix.speech.scoring import read_text
-from geomix.speech.training_task import decode_set
 from geomix.training.averaging import Selection
 from geomix.training.progress import read_log
+from geomix.training.record import About
 from geomix.training.store import state_folder
 from tests.espnet_track.conftest import ARMS
 
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.espnet
 
 
 def about(arm):
-    return {"run": "smoke", "corpus": "smoke", "arm": arm, "gated": False, "unmatched": None}
+    return About("smoke", arm, "smoke")
 
 
 ALL = Selection(10, "dev_cer")

@@ -96,10 +96,12 @@ def measure(
     from geomix.settings import training_settings
     from geomix.speech.augmentation import SpecAugment
     from geomix.speech.batching import FrameSource, numel_batches, padding_share, shuffled
-    from geomix.speech.training_task import collate
+    from geomix.speech.task import collate
     from geomix.training import devices
-    from geomix.training.loop import TrainingSettings, make_optimizer, prefetch, training_step, uses_bf16
+    from geomix.training.options import TrainingSettings
+    from geomix.training.prefetch import prefetch
     from geomix.training.seeding import generator, seed_all
+    from geomix.training.step import make_optimizer, training_step, uses_bf16
 
     torch.set_num_threads(threads)
     devices.keep_freed_memory()
@@ -204,7 +206,7 @@ def _profile(model, batches, options, device) -> None:
     """Print the operations of three training steps by their own time on the device."""
     from torch.profiler import ProfilerActivity, profile
 
-    from geomix.training.loop import training_step
+    from geomix.training.step import training_step
 
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])
     with profile(activities=activities) as found:
