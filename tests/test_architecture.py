@@ -74,7 +74,9 @@ def test_workflow_scripts_only_call_the_package():
     [
         "geomix.cli",
         "geomix.settings",
+        "geomix.training.record",
         "geomix.training.store",
+        "geomix.speech.prepared",
         "geomix.speech.manifest",
         "geomix.speech.scoring",
         "geomix.statistics",
