@@ -26,6 +26,8 @@ SPECIAL = {
     "model.intermediate_ctc.blocks": [4],
     "arms.NAME.heads": 8,
     "arms.NAME.width": 288,
+    "arms.NAME.grades": [0, 1],
+    "language.arms.NAME.grades": [0, 1],
     "language.arms.NAME.heads": 8,
     "language.model.width": 512,
     "language.corpus.vocabulary": 5000,
@@ -75,13 +77,16 @@ def full():
     """A configuration in which every key has something to change."""
     config = load(ROOT / "config" / "granite.yaml", base=ROOT / "config.yaml")
     config["arms"]["blocked"] = {"mixer": "blocked_attention"}
+    config["arms"]["multivectors"] = {"mixer": "multivector_attention"}
     config["arms"]["free"] = {"mixer": "pair", "rank": 8}
     config["arms"]["granite"] = {"architecture": "granite_encoder", "unmatched": True}
     config["study"] |= {
-        "arms": ["attention", "grassmann", "symmetric", "no_mixer", "blocked", "granite"],
+        "arms": ["attention", "grassmann", "symmetric", "no_mixer", "blocked", "multivectors", "granite"],
         "track_seeds": {"espnet": [0]},
     }
     config["model"]["intermediate_ctc"] = {"blocks": [8], "weight": 0.3, "self_conditioning": False}
+    config["language"]["arms"]["multivectors"] = {"mixer": "multivector_attention"}
+    config["language"]["study"]["arms"] = [*config["language"]["study"]["arms"], "multivectors"]
     config["language"]["arms"]["grassmann_free"] = {"mixer": "pair", "rank": 16}
     config["algebra"]["speech"] = {"arms": ["wide_scalar", "clifford"], "seeds": [0], "epochs": 2}
     return resolve(config)

@@ -10,7 +10,7 @@ from typing import Any
 
 from geomix.errors import UserError
 from geomix.models.architectures import model_config
-from geomix.models.conformer import ConformerConfig
+from geomix.models.config.conformer import ConformerConfig
 from geomix.models.flops import parameter_count, train_flops_per_audio_second
 from geomix.settings import BASELINE, E_BRANCHFORMER
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from geomix.errors import UserError
 from geomix.settings.algebra import AlgebraStudy
-from geomix.settings.arms import LANGUAGE_ARMS, SPEECH_ARMS, SpeechArm
+from geomix.settings.arms import LANGUAGE_ARMS, SPEECH_ARMS, SpeechArm, name_of
 from geomix.settings.base import Name, Section, key, resolved, section_of
 from geomix.settings.checks import check_config
 from geomix.settings.explain import explain
@@ -116,8 +116,4 @@ def _keys_at(config: Any, path: list) -> list[str]:
 
 def _arm_at(arm: Any, known: tuple) -> type[Section] | None:
     name = (arm.get("architecture") or arm.get("mixer")) if isinstance(arm, Mapping) else None
-    for section in known:
-        field = section.model_fields.get("architecture") or section.model_fields.get("mixer")
-        if name in field.annotation.__args__:
-            return section
-    return None
+    return next((section for section in known if name_of(section) == name), None)

@@ -29,9 +29,10 @@ from torch.nn import functional as F
 from geomix.errors import UserError
 from geomix.files import atomic_path, read_json, sha256, write_json
 from geomix.models.architectures import model_config
-from geomix.models.conformer import ConformerConfig, ConformerCTC, load_model, save_model
+from geomix.models.conformer import ConformerConfig, ConformerCTC
 from geomix.models.diagnostics import pair_diagnostics, watched_utterances
 from geomix.models.flops import parameter_count, train_flops_per_audio_second
+from geomix.models.saved import load_model, save_model
 from geomix.speech.augmentation import SpecAugment
 from geomix.speech.batching import (
     Example,
