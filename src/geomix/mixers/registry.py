@@ -17,6 +17,7 @@ from geomix.mixers.blocked_attention.arguments import BlockedAttention
 from geomix.mixers.lazy import named
 from geomix.mixers.multivector_attention.arguments import CausalMultivectorAttention, MultivectorAttention
 from geomix.mixers.none.arguments import NoMixer
+from geomix.mixers.own.source import is_own
 from geomix.mixers.pair.arguments import CausalPair, Pair
 
 if TYPE_CHECKING:
@@ -78,7 +79,11 @@ def entry_of(name: str) -> Mixer:
 
 
 def sizes_of(mixer: Mapping[str, Any], width: int, blocks: int, seed: int = 0) -> list[Size]:
-    """Size of the mixer of each block of a model."""
+    """Size of the mixer of each block of a model; one of a user's own is made for that, with torch."""
+    if is_own(mixer["mixer"]):
+        from geomix.mixers.own.module import sizes
+
+        return sizes(mixer, width, blocks, seed)
     arguments = arguments_of(mixer)
     size = Size(arguments.parameters(width), functools.partial(arguments.macs_per_frame, width))
     return [size] * blocks
@@ -95,7 +100,7 @@ def make_mixer(
     """The mixer of one block.
 
     Args:
-        mixer: a name of `MIXERS`.
+        mixer: a name of `MIXERS`, or a user's own, `path/to/file.py:Class` or `package.module:Class`.
         width: model width.
         block: index of the block, for mixers that differ from block to block.
         seed: of tables that are drawn (the signed pair product).
@@ -105,6 +110,10 @@ def make_mixer(
     Raises:
         UserError: an unknown mixer or argument, named.
     """
+    if is_own(mixer):
+        from geomix.mixers.own.module import make
+
+        return make({"mixer": mixer, **arguments}, width, block=block, seed=seed, dropout=dropout)
     place = entry_of(mixer).module
     factory = named(place) if place else None
     given = {"block": block, "seed": seed, "dropout": dropout}

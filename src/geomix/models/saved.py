@@ -1,4 +1,4 @@
-"""A trained model as a folder: model.safetensors and model.yaml, and nothing else is needed to load it."""
+"""A trained model as a folder: model.safetensors, model.yaml and, of a user's own mixer, its source; it loads from there alone."""
 
 from __future__ import annotations
 
@@ -11,16 +11,26 @@ import yaml
 
 from geomix.errors import UserError
 from geomix.files import write_text
+from geomix.mixers.own import source as own
 from geomix.models.architectures import model_config
 from geomix.models.conformer import ConformerCTC
 from geomix.tensors import load_state, state_once, write_tensors
 
 
 def save_model(model: ConformerCTC, folder: str | os.PathLike, tokenizer: str = "tokenizer.model") -> None:
-    """Write model.safetensors and model.yaml into `folder`; `tokenizer` is the name of the tokenizer file beside them."""
+    """Write model.safetensors, model.yaml and the source of a user's own mixer (mixer_source.py) into `folder`.
+
+    tokenizer : name of the tokenizer file beside them
+    """
     folder = Path(folder)
     write_tensors(folder / "model.safetensors", state_once(model))
-    about = {"model": model.config.to_dict(), "tokenizer": tokenizer}
+    values = model.config.to_dict()
+    if own.is_own(values.get("mixer", {}).get("mixer")):
+        from geomix.mixers.own.module import text_of
+
+        own.write(text_of(model.blocks[0].mixer), folder)
+        values["mixer"].pop(own.KEPT, None)
+    about = {"model": values, "tokenizer": tokenizer}
     write_text(folder / "model.yaml", yaml.safe_dump(about, sort_keys=False))
 
 
@@ -43,7 +53,7 @@ def load_model(folder: str | os.PathLike, device: torch.device | str = "cpu") ->
         ) from None
     if not isinstance(about, Mapping) or "model" not in about:
         raise UserError(f"{folder / 'model.yaml'}: no entry `model`; make the model again")
-    config = model_config(about["model"])
+    config = model_config(own.kept(about["model"], folder))
     with torch.device("meta"):
         model = config.build()
     try:

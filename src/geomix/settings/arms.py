@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args
 
-from pydantic import Discriminator, Field, Tag, create_model
+from pydantic import ConfigDict, Discriminator, Field, Tag, create_model
 
 from geomix.mixers.base import Arguments
+from geomix.mixers.own.source import is_own
 from geomix.mixers.registry import MIXERS
 from geomix.settings.base import Count, NotNegative, Positive, Rate, Section, Seeds, key, override
 
@@ -22,6 +23,19 @@ class _Treated(Section):
 
 class _SpeechArm(_Treated):
     ff_dim: Count | None = override("inner width of this arm's feed-forward maps", "train report")
+
+
+OWN = "FILE.py:Class"
+"""Stands for the name of any mixer of a user's own."""
+
+
+class OwnMixerArm(_SpeechArm):
+    """A mixer of your own in the Conformer; its other keys are the arguments of its constructor."""
+
+    model_config = ConfigDict(extra="allow")
+    mixer: Annotated[str, Field(pattern=":")] = key(
+        ..., "path/to/file.py:Class or package.module:Class; other keys are its constructor's arguments", "train report"
+    )
 
 
 class GraniteEncoderArm(_Treated):
@@ -63,13 +77,13 @@ TAG = "arm:"
 def name_of(arm: type[Section]) -> str:
     """The mixer or architecture that an arm's section is of."""
     field = arm.model_fields.get("architecture") or arm.model_fields["mixer"]
-    return get_args(field.annotation)[0]
+    return OWN if arm is OwnMixerArm else get_args(field.annotation)[0]
 
 
 def _tag(value: Any) -> str | None:
     get = value.get if isinstance(value, Mapping) else lambda name: getattr(value, name, None)
     name = get("architecture") or get("mixer")
-    return f"{TAG}{name}" if isinstance(name, str) else None
+    return f"{TAG}{OWN if is_own(name) else name}" if isinstance(name, str) else None
 
 
 def _section(base: type[Section], mixer: str, arguments: type[Arguments]) -> type[Section]:
@@ -86,6 +100,7 @@ def _any_of(arms: Sequence[type[Section]], title: str) -> Any:
 
 SPEECH_ARMS = (
     *(_section(_SpeechArm, name, mixer.arguments) for name, mixer in MIXERS.items()),
+    OwnMixerArm,
     GraniteEncoderArm,
     EBranchformerArm,
 )

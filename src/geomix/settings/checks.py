@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from geomix.errors import UserError
+from geomix.mixers.own.source import is_own
 from geomix.mixers.registry import arguments_of
 from geomix.settings.algebra import INSPECTED_ARMS, INSPECTED_TASKS
 from geomix.settings.explain import suggest
@@ -149,7 +150,7 @@ def _check_language_arm(name: str, arm: Mapping[str, Any], positions: int) -> No
 def _check_mixers(config: Mapping[str, Any]) -> None:
     """Arguments must fit the width: said before data are prepared, not by the first training."""
     for name in config["study"]["arms"]:
-        if "architecture" not in config["arms"][name]:
+        if "architecture" not in config["arms"][name] and not is_own(config["arms"][name]["mixer"]):
             _check_mixer(f"arms.{name}", config["arms"][name], config["model"]["width"], "model.width")
     language, algebra = config["language"], config["algebra"]
     for name in language["study"]["arms"] if language["arms"] else ():

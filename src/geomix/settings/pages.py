@@ -29,7 +29,9 @@ def schema() -> str:
 
 def _simplify(value: Any) -> None:
     if isinstance(value, dict):
-        for name in ("required", "reach", "before", "override", "discriminator"):
+        # of a section that takes any other key, what is required tells it apart
+        own = value.get("additionalProperties") is True
+        for name in ("required",) * (not own) + ("reach", "before", "override", "discriminator"):
             if not isinstance(value.get(name), dict) or name == "discriminator":
                 value.pop(name, None)
         if isinstance(value.get("oneOf"), list):

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from geomix.mixers.own.source import is_own
 from geomix.mixers.registry import MIXERS
 from geomix.settings.arms import SPEECH_ARMS, STUDY_KEYS
 from geomix.settings.base import Section, extra_of, without_before
@@ -101,7 +102,9 @@ def training_settings(config: Mapping[str, Any], arm: str, seed: int, track: str
         if "ff_dim" in arm_values:
             model["ff_dim"] = arm_values.pop("ff_dim")
         model["mixer"] = arm_values
-        versions = {"model": MODEL_VERSIONS["conformer"], "mixer": MIXERS[arm_values["mixer"]].arguments.version}
+        versions = {"model": MODEL_VERSIONS["conformer"]}
+        if not is_own(arm_values["mixer"]):  # of whose code the settings hold the hash
+            versions["mixer"] = MIXERS[arm_values["mixer"]].arguments.version
     return {
         "track": track,
         **({"espnet": ESPNET_VERSION} if track == "espnet" else {}),
@@ -174,4 +177,6 @@ def _reduced_model(model: Mapping[str, Any], language: bool) -> dict[str, Any]:
     if isinstance(mixer, Mapping) and mixer.get("mixer") in MIXERS:
         entry = MIXERS[mixer["mixer"]]
         reduced["mixer"] = without_before(mixer, (language and entry.causal) or entry.arguments)
+    elif isinstance(mixer, Mapping) and is_own(mixer.get("mixer")):
+        reduced["mixer"] = {**mixer, "mixer": mixer["mixer"].rpartition(":")[2]}  # wherever the file lies
     return reduced

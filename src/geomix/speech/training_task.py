@@ -28,6 +28,7 @@ from torch.nn import functional as F
 
 from geomix.errors import UserError
 from geomix.files import atomic_path, read_json, sha256, write_json
+from geomix.mixers.own.source import keep, kept
 from geomix.models.architectures import model_config
 from geomix.models.conformer import ConformerConfig, ConformerCTC
 from geomix.models.diagnostics import pair_diagnostics, watched_utterances
@@ -336,6 +337,7 @@ def train_arm(
     request = Request(settings, data.hashes, user, checkpoints.LAYOUT, selection, options.schedule)
     with opened(state_root, request) as found:
         state = found.folder
+        keep(settings["model"].get("mixer"), state)
         identity = checkpoints.Identity(state.name, {**settings, "model": config.to_dict(), "hashes": data.hashes})
         trainer = Trainer(
             model, task, options, state_dir=state, identity=identity, seed=seed, device=place, name=user.name
@@ -415,7 +417,7 @@ def average_arm(epochs: Path, tokenizer: Path, out: Path, selection: Selection) 
     out, choice = Path(out), Epochs.read(epochs)
     settings = checkpoints.read_settings(choice.state)
     best = choice.chosen(selection, checkpoints.LAYOUT.weights)
-    model = model_config(settings["model"]).build()
+    model = model_config(kept(settings["model"], choice.state)).build()
     paths = [choice.state / checkpoints.LAYOUT.weights.format(number) for number in sorted(best)]
     load_state(model, average_weights(paths))
     copy_tokenizer(tokenizer, out)

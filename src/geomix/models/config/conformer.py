@@ -44,7 +44,7 @@ class ConformerConfig:
         subsampling: 4 (conv2d) or 8 (conv2d8).
         dropout, positional_dropout, attention_dropout: probabilities.
         batch_norm: "espnet" takes statistics over padded frames too, as ESPnet does; "masked" over real frames alone.
-        mixer: {"mixer": name, ...arguments}, see `geomix.mixers.make_mixer`.
+        mixer: {"mixer": name, ...arguments}, see `geomix.mixers.make_mixer`; of a user's own with keys of `mixers.own.source`.
         seed: draws the signed mixer's table.
         intermediate_ctc: see `IntermediateCTC`.
     """
