@@ -218,7 +218,7 @@ def average(epochs: Path, tokenizer: Path, out: Path, selection: Selection, *, t
 
     from geomix.espnet_track.weights import from_espnet
     from geomix.models.architectures import model_config
-    from geomix.models.conformer import save_model
+    from geomix.models.saved import save_model
     from geomix.speech.tokenizer import copy_tokenizer
 
     out, choice = Path(out), Epochs.read(epochs)

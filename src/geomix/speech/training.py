@@ -20,10 +20,12 @@ from typing import Any
 
 import torch
 
+from geomix.mixers.own.source import keep, kept
 from geomix.models.architectures import model_config
-from geomix.models.conformer import ConformerConfig, ConformerCTC, save_model
+from geomix.models.conformer import ConformerConfig, ConformerCTC
 from geomix.models.diagnostics import pair_diagnostics, watched_utterances
 from geomix.models.flops import train_flops_per_audio_second
+from geomix.models.saved import save_model
 from geomix.speech.augmentation import SpecAugment
 from geomix.speech.batching import FrameSource
 from geomix.speech.features import read_normalisation
@@ -118,6 +120,7 @@ def train_arm(
         threads=threads,
         prepare=devices.keep_freed_memory,
         state_root=state_root,
+        keep=lambda folder: keep(settings["model"].get("mixer"), folder),
     )
     outputs = Outputs(diagnose=_diagnostics, describe=lambda trained: _describe(settings, data, trained))
     return run(job, outputs, Path(out))
@@ -164,7 +167,7 @@ def average_arm(epochs: Path, tokenizer: Path, out: Path, selection: Selection) 
     out, choice = Path(out), Epochs.read(epochs)
     settings = checkpoints.read_settings(choice.state)
     best = choice.chosen(selection, checkpoints.LAYOUT.weights)
-    model = model_config(settings["model"]).build()
+    model = model_config(kept(settings["model"], choice.state)).build()
     paths = [choice.state / checkpoints.LAYOUT.weights.format(number) for number in sorted(best)]
     load_state(model, average_weights(paths))
     copy_tokenizer(tokenizer, out)

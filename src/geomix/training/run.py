@@ -54,6 +54,7 @@ class Job(Generic[AnyTask]):
     device, threads : where it runs
     prepare : sets up the process, before anything is made
     state_root : the store (`training.store`)
+    keep : puts into the state folder what its model cannot be built without
     """
 
     about: About
@@ -70,6 +71,7 @@ class Job(Generic[AnyTask]):
     threads: int
     prepare: Callable[[], None]
     state_root: Path
+    keep: Callable[[Path], None] = lambda folder: None
 
     @property
     def user(self) -> User:
@@ -128,6 +130,7 @@ def train(job: Job[AnyTask], *, best: bool) -> Trained[AnyTask]:
     say(f"{user.name}: {_parameters(model):,} parameters, {task.size}, on {devices.device_name(job.device)}")
     request = Request(job.settings, job.data_hashes, user, LAYOUT, options.selection, job.training.schedule)
     with opened(job.state_root, request) as found:
+        job.keep(found.folder)
         identity = Identity(found.folder.name, {**job.checkpoint_settings, "hashes": dict(job.data_hashes)})
         trainer = Trainer(
             model,
