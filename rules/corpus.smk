@@ -83,9 +83,11 @@ rule check_corpus:
         "../workflow_scripts/check_corpus.py"
 
 
+# the summary holds the hash of the audio: other recordings under the same names are computed anew
 rule features:
     input:
         manifest=MANIFEST,
+        summary=f"{SPLIT}/split.json",
     output:
         frames=f"{SPLIT}/{FEATURES}/{{split}}-sp{{factor}}.{FRAMES}",
         index=f"{SPLIT}/{FEATURES}/{{split}}-sp{{factor}}.index.tsv",

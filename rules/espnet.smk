@@ -40,6 +40,7 @@ def espnet_training_data(wildcards=None):
 rule espnet_audio:
     input:
         manifest=MANIFESTS["train"],
+        summary=f"{FOLDERS['train']}/split.json",
     output:
         directory(ESPNET_AUDIO),
     log:

@@ -79,7 +79,7 @@ def test_command_prints_a_line_a_run_and_the_counts(study, capsys):
 
 def test_states_that_nobody_claims_and_finished_ones_are_named(study):
     write_users(study / "state" / STATES[1], [])
-    State(study / "state" / STATES[0], False).finish({1: {"dev_cer": 3.0}}, {})
+    State(study / "state" / STATES[0], False).finish({1: {"dev_cer": 3.0}})
     first, second = store_lines(study / "state")
     assert "finished 20" in first and "claimed by nobody" in second
 

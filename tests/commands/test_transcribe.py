@@ -135,9 +135,9 @@ def test_a_bound_below_a_second_is_a_sentence(model, capsys):
     [
         (np.zeros(0, np.float32), "is empty"),
         (noise(0.01), "too short"),
-        (np.where(np.arange(16_000) == 8000, np.nan, noise(1)), "sample 8000 (at 0.500 s) is nan"),
-        (np.where(np.arange(16_000) >= 5, np.inf, noise(1)), "sample 5 (at 0.000 s) is inf"),
-        (np.full(16_000, 1e25, np.float32), "too loud"),
+        (np.where(np.arange(16_000) == 8000, np.nan, noise(1)), "sample 8000 (at 0.5000 s) is nan"),
+        (np.where(np.arange(16_000) >= 5, np.inf, noise(1)), "sample 5 (at 0.0003 s) is inf"),
+        (np.full(16_000, 1e25, np.float32), "sample 0 (at 0.0000 s) is 9.99"),
     ],
     ids=["empty", "160 samples", "NaN", "infinity", "overflow"],
 )

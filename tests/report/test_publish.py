@@ -77,17 +77,38 @@ def test_a_published_run_stands_by_itself(root, capsys):
     assert (root / "rebuilt/tables.csv").read_bytes() == before[(out / "tables.csv").relative_to(out)]
 
 
-def test_recordings_are_named_from_the_corpus_folder(root, made, monkeypatch):
+def test_recordings_are_named_within_the_folder_that_holds_them(root, made, monkeypatch):
     monkeypatch.delenv("GEOMIX_DATA")
-    run = root / "results/made_up"
-    with pytest.raises(UserError, match=r"dev.tsv: its recording .*s00-0.wav lies neither below \$GEOMIX_DATA nor"):
-        publish_run(run, root / "published")
-    assert not (root / "published").exists()
-    study = read_json(run / "study.json")
-    study["corpus"]["path"] = str(made / "elsewhere/words")
-    write_json(run / "study.json", study)
-    publish_run(run, root / "published")
-    assert "\ts00-0.wav\t" in (root / "published/manifests/test.tsv").read_text()
+    publish_run(root / "results/made_up", root / "published")
+    text = (root / "published/manifests/test.tsv").read_text()
+    assert "\ts00-0.wav\t" in text and str(made) not in text
+
+
+def test_nothing_but_a_published_run_is_replaced(root):
+    out = root / "thesis"
+    (out / "sub").mkdir(parents=True)
+    (out / "sub" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="holds no published run that could be replaced"):
+        publish_run(root / "results/made_up", out, replace=True)
+    assert (out / "sub" / "thesis.txt").read_text() == "years of work"
+
+
+def test_what_is_left_of_another_set_is_not_published(root):
+    place = root / "results/made_up/own/grassmann/seed0"
+    for name in ("hyp/gone/text", "score/gone.json", "score/gone.tsv"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text("of a set that the study no longer has")
+    publish_run(root / "results/made_up", root / "published")
+    found = {path.name for path in (root / "published/own/grassmann/seed0").rglob("*")}
+    assert "test.json" in found and "gone.json" not in found and "gone" not in found
+
+
+def test_a_record_beside_another_trainings_model_is_refused(root):
+    place = root / "results/made_up/own/grassmann/seed0"
+    write_json(place / "averaging.json", {"training": "0123456789ab", "note": None})
+    write_json(place / "record.json", read_json(place / "record.json") | {"settings_hash": "ba9876543210"})
+    with pytest.raises(UserError, match="its model is of training 0123456789ab, the record beside it of ba9876543210"):
+        publish_run(root / "results/made_up", root / "published")
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,9 @@ def test_an_override_that_an_arm_does_not_name_is_left_out():
     class Arm(Section):
         mixer: str = key(..., "kind", "train")
         ff_dim: int | None = override("its own width", "train")
+        init_std: float | None = override("its own spread", "train", null_is_a_value=True)
 
     assert resolved(Arm(mixer="none")) == {"mixer": "none"}
     assert resolved(Arm(mixer="none", ff_dim=8)) == {"mixer": "none", "ff_dim": 8}
-    assert resolved(Arm(mixer="none", ff_dim=None)) == {"mixer": "none", "ff_dim": None}  # named, and so told
+    assert resolved(Arm(mixer="none", ff_dim=None)) == {"mixer": "none"}  # taken back
+    assert resolved(Arm(mixer="none", init_std=None)) == {"mixer": "none", "init_std": None}  # a value of its own

@@ -70,7 +70,11 @@ FIXED = (
     "algebra.language.corpus.kind",
 )  # fmt: skip
 # the arm that is measured cannot wait for its own measurement
-MEASURED = [("arms.NAME.gated", "attention"), ("language.arms.NAME.gated", "attention")]
+MEASURED = [
+    ("arms.NAME.gated", "attention"),
+    ("arms.NAME.gated", "e_branchformer"),
+    ("language.arms.NAME.gated", "attention"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from geomix.errors import UserError
 from geomix.mixers.own.source import HASH
 from geomix.settings import load
+from geomix.studies.plan import output_units
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> None:
     from geomix.models.arms import TOLERANCE, arm_sizes, check_matched
 
     config = load(*arguments.configfile)
-    vocabulary = arguments.vocab or config["tokenizer"]["size"] or _trained_vocabulary(config)
+    vocabulary = arguments.vocab or output_units(config)
     sizes = arm_sizes(config, vocabulary)
     width = max(len(size.arm) for size in sizes)
     print(f"{'arm':{width}}  {'parameters':>11}  {'deviation':>9}  {'GFLOP/audio-s':>13}  mixer")
@@ -45,14 +45,3 @@ def run(arguments: argparse.Namespace) -> None:
         )
     run_arms = {name: config["arms"][name] for name in {"attention", *config["study"]["arms"]}}
     check_matched({**config, "arms": run_arms}, vocabulary)
-
-
-def _trained_vocabulary(config: dict) -> int:
-    """Output units of a tokenizer that takes as many as the text has: those of the prepared one."""
-    tokens = Path("data") / config["corpus"]["name"] / "tokenizer" / f"{config['tokenizer']['kind']}-all" / "tokens.txt"
-    if not tokens.is_file():
-        raise UserError(
-            f"{tokens}: no tokenizer yet, and tokenizer.size leaves the number of output units to it: "
-            "run `snakemake prepare` with this configuration first, or give --vocab"
-        )
-    return len(tokens.read_text(encoding="utf-8").splitlines())

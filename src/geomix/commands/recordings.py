@@ -11,21 +11,14 @@ import numpy as np
 
 from geomix.errors import UserError
 from geomix.speech.audio import read_audio
-from geomix.speech.manifest import SAMPLE_RATE
 
 
 def read_recording(path: str | Path, least: int = 1) -> np.ndarray:
-    """Samples (n,) of a mono 16 kHz file, all finite and at least `least`; UserError names the file and the place."""
+    """Samples (n,) of a mono 16 kHz file, at least `least`; UserError names the file and what is wrong, a sample that is not finite included."""
     samples = read_audio(path)
     if len(samples) < least:
         held = f"holds {len(samples)} samples" if len(samples) else "is empty"
         raise UserError(f"{path}: {held}, too short for the model: give a longer recording, at least {least} samples")
-    bad = np.flatnonzero(~np.isfinite(samples))
-    if len(bad):
-        raise UserError(
-            f"{path}: sample {bad[0]} (at {bad[0] / SAMPLE_RATE:.3f} s) is {samples[bad[0]]:g}, and {len(bad)} are no finite "
-            "numbers: export the recording again"
-        )
     return samples
 
 

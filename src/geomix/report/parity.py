@@ -45,6 +45,7 @@ def measure_parity(folder: str | os.PathLike, gate: Mapping[str, Any]) -> dict[s
     parity = {**measured, "fallback": fallback, "anchor": reached[0] if reached else None, "mode": gate["mode"]}
     parity["sentence"] = chained([anchor["sentence"] for anchor in (measured, fallback) if anchor], parity)
     write_json(folder / "parity.json", parity)
+    refresh_page(folder, parity)
     return parity
 
 
@@ -110,7 +111,9 @@ def refresh_page(folder: str | os.PathLike, parity: Mapping[str, Any]) -> str:
     page, table = Path(folder) / "tables.md", Path(folder) / "tables.csv"
     if not page.is_file():
         return ""
-    mark = f"{short_aim(parity)} not reached"
+    mark = "" if parity["anchor"] else f"{short_aim(parity)} not reached"
+    if not mark and parity["sentence"] in page.read_text(encoding="utf-8"):
+        return ""
     lines = [line for line in page.read_text(encoding="utf-8").splitlines() if STALE not in line]
     first = next((number for number, line in enumerate(lines) if _GATE_LINE.search(line)), 1)
     lines[first : first + 1] = [
@@ -118,7 +121,7 @@ def refresh_page(folder: str | os.PathLike, parity: Mapping[str, Any]) -> str:
         f"**{STALE} ({mark}).**",
     ]
     write_text(page, "\n".join(lines) + "\n")
-    if table.is_file():
+    if mark and table.is_file():
         _mark(table, mark)
     return f"{page}, made before, now says so"
 

@@ -28,7 +28,7 @@ KINDS = (".json", ".jsonl", ".tsv", ".csv", ".md", ".yaml", ".txt", ".svg", ".pn
 NAMES = ("text", "tokenizer.model")
 # what is copied of the run's own folder, where it is there
 PAGES = ("tables.md", "tables.csv")
-SUMMARIES = ("study.json", "comparisons.json", "parity.json", "anchor.json", "agreement.json", *PAGES)
+SUMMARIES = ("study.json", "corpus.json", "comparisons.json", "parity.json", "anchor.json", "agreement.json", *PAGES)
 
 
 @dataclass
@@ -95,6 +95,8 @@ def publish_run(
         )
     if out.exists() and not replace:
         raise UserError(f"{out}: is there already: add --replace to publish in its place, or name another with --out")
+    if out.exists() and not parts_of(out) and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out}: holds no published run that could be replaced: name another place with --out")
     publication, published = Publication(out), set()
     with _beside(out) as building:
         for part in parts:
@@ -160,12 +162,26 @@ def _publish_part(part: Path, out: Path, publication: Publication, allow_dirty: 
         if (part / name).is_file() or name.startswith("figures/"):
             copy(part / name)
     references = sorted(part.glob("granite/*/seed0")) + sorted(part.glob("granite/tables.*"))
+    sets = set(Study.read(part).sets) if is_speech(settings) else set()
     for place in (*trainings, *(references if is_speech(settings) else ())):
         for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
-            if path.is_file() and (path.suffix in KINDS or path.name in NAMES):
+            if (
+                path.is_file()
+                and (path.suffix in KINDS or path.name in NAMES)
+                and not _of_another_set(path, place, sets)
+            ):
                 copy(path)
     if is_speech(settings):
         _publish_manifests(Study.read(part), out / "manifests", publication)
+
+
+def _of_another_set(path: Path, place: Path, sets: set[str]) -> bool:
+    """Whether a hypotheses or score file is of a set that the study no longer has."""
+    parts = path.relative_to(place).parts
+    kinds = [number for number, part in enumerate(parts[:-1]) if part in ("hyp", "score", "espnet_argmax")]
+    return any(
+        parts[number + 1].split(".")[0] not in sets and Path(parts[number + 1]).stem not in sets for number in kinds
+    )
 
 
 def _copier(part: Path, out: Path) -> Callable[[Path], None]:
@@ -243,22 +259,17 @@ def _publish_manifests(study: Study, out: Path, publication: Publication) -> Non
             raise UserError(f"{path}: is not the reference that {name} was scored against: run the score step again")
         lines = read_lines(path, "run the preparation of its corpus first")
         rows = [line.split("\t") for line in lines[1:]]
+        corpus = Path(os.path.commonpath([os.path.dirname(utterance.path) for utterance in utterances.values()]))
         for row in rows:
-            row[2] = _portable(Path(utterances[row[0]].path), path, study.settings["corpus"].get("path"))
+            row[2] = _portable(Path(utterances[row[0]].path), corpus)
         write_text(out / f"{name}.tsv", "\n".join([lines[0], *("\t".join(row) for row in rows)]) + "\n")
 
 
-def _portable(recording: Path, manifest: Path, corpus: str | None) -> str:
-    """A recording's path without what is one machine's: below $GEOMIX_DATA, the corpus folder or the prepared corpus."""
-    data = os.environ.get("GEOMIX_DATA")
-    roots = [("$GEOMIX_DATA", data), ("", os.path.expandvars(corpus) if corpus else None), ("", manifest.parents[1])]
-    for prefix, root in roots:
-        if root:
-            for absolute in (Path(root).absolute(), Path(root).resolve()):
-                plain = Path(os.path.normpath(absolute))
-                if recording.is_relative_to(plain):
-                    return str(Path(prefix) / recording.relative_to(plain))
-    raise UserError(
-        f"{manifest}: its recording {recording} lies neither below $GEOMIX_DATA nor below the corpus folder, so other machines "
-        "cannot name it: set GEOMIX_DATA to a folder that holds all recordings"
-    )
+def _portable(recording: Path, corpus: Path) -> str:
+    """A recording's path without what is one machine's: below $GEOMIX_DATA, or within the folder that holds the set's recordings."""
+    if data := os.environ.get("GEOMIX_DATA"):
+        for root in (Path(data).absolute(), Path(data).resolve()):
+            plain = Path(os.path.normpath(root))
+            if recording.is_relative_to(plain):
+                return str(Path("$GEOMIX_DATA") / recording.relative_to(plain))
+    return str(recording.relative_to(corpus))

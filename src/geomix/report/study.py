@@ -123,8 +123,16 @@ class Trained:
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """The run record; absent is a `UserError`."""
-        return read_json(self.folder / "record.json", "parameters")
+        """The run record; absent, or of another training than the averaged model's, is a `UserError`."""
+        record = read_json(self.folder / "record.json", "parameters")
+        averaging = self.folder / "averaging.json"
+        averaged = read_json(averaging).get("training") if averaging.is_file() else None
+        if averaged and record.get("settings_hash") not in (None, averaged):
+            raise UserError(
+                f"{averaging}: its model is of training {averaged}, the record beside it of {record['settings_hash']}: "
+                "run the study again, so that the model is averaged, decoded and scored anew"
+            )
+        return record
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:

@@ -60,7 +60,7 @@ class EBranchformerArm(_Treated):
 
 class _LanguageArm(_Treated):
     norm: Literal["post", "pre"] | None = override("this arm's language.model.norm", "train report")
-    init_std: Positive | None = override("this arm's language.model.init_std", "train report")
+    init_std: Positive | None = override("this arm's language.model.init_std", "train report", null_is_a_value=True)
     extra_linear: bool | None = override("this arm's language.model.extra_linear", "train report")
     ff_dim: Count | None = override("this arm's language.model.ff_dim", "train report")
     learning_rate: Positive | None = override("this arm's language.training.learning_rate", "train report")

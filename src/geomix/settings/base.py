@@ -66,10 +66,10 @@ def key(default: Any = ..., meaning: str = "", reach: str = "", *, before: Any =
     return Field(description=meaning, json_schema_extra=extra, **bounds)
 
 
-def override(meaning: str, reach: str, **bounds: Any) -> Any:
+def override(meaning: str, reach: str, *, null_is_a_value: bool = False, **bounds: Any) -> Any:
     """A key that says nothing unless it is named: an arm's own value instead of the study's, an option of a decoder."""
     field = key(None, meaning, reach, **bounds)
-    field.json_schema_extra["override"] = True
+    field.json_schema_extra |= {"override": True, "null_is_a_value": null_is_a_value}
     return field
 
 
@@ -84,7 +84,7 @@ def resolved(value: Any) -> Any:
         keys = {
             name: resolved(getattr(value, name))
             for name, field in type(value).model_fields.items()
-            if not extra_of(field).get("override") or name in value.model_fields_set
+            if not extra_of(field).get("override") or _is_named(value, name, field)
         }
         return keys | resolved(value.model_extra or {})
     if isinstance(value, Mapping):
@@ -92,6 +92,13 @@ def resolved(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [resolved(inner) for inner in value]
     return value
+
+
+def _is_named(section: Section, name: str, field: FieldInfo) -> bool:
+    """Whether an override says something: null takes it back, unless null is a value of the key that it stands for."""
+    return name in section.model_fields_set and (
+        getattr(section, name) is not None or bool(extra_of(field).get("null_is_a_value"))
+    )
 
 
 def without_before(values: Mapping[str, Any], section: type[Section]) -> dict[str, Any]:

@@ -82,6 +82,8 @@ def _check_gate(config: Mapping[str, Any]) -> None:
         if anchor is None:
             continue
         _known(f"{where}.arm", [anchor["arm"]], arms)
+        if arms[anchor["arm"]]["gated"]:
+            raise UserError(f"config: arms.{anchor['arm']}.gated: {where}'s own arm cannot wait for the gate")
         if arms[anchor["arm"]].get("architecture") == E_BRANCHFORMER and anchor["track"] != "espnet":
             raise UserError(
                 f"config: {where}.track {anchor['track']!r}: arm {anchor['arm']!r} exists on the track espnet alone"
@@ -95,8 +97,6 @@ def _check_gate(config: Mapping[str, Any]) -> None:
                 )
         if repeated := [name for name in names if names.count(name) > 1]:
             raise UserError(f"config: {where}.targets names {repeated[0]!r} twice: leave one out")
-    if arms[gate["arm"]].get("gated"):
-        raise UserError(f"config: arms.{gate['arm']}.gated: the gate's own arm cannot wait for the gate")
 
 
 def _check_runs(config: Mapping[str, Any]) -> None:

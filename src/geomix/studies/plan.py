@@ -117,7 +117,7 @@ def make_plan(
     from geomix.models.flops import parameter_count, train_flops_per_audio_second
 
     seconds = audio_seconds(config, root)
-    vocabulary = _vocabulary(config, root)
+    vocabulary = output_units(config, root)
     study, arms = config["study"], config["arms"]
     flops, parameters = {}, {}
     gate = config["gate"] or {}
@@ -194,14 +194,16 @@ def _subsets(config: Mapping[str, Any]) -> set[str]:
     return {subset for split in stages.splits_of(config) for subset in stages.split_settings(config, split)["read"]}
 
 
-def _vocabulary(config: Mapping[str, Any], root: Path) -> int:
+def output_units(config: Mapping[str, Any], root: Path = Path(".")) -> int:
+    """Output units of the models: `tokenizer.size`, or those of the prepared tokenizer where the text decides their number."""
     tokenizer = config["tokenizer"]
     if tokenizer["size"]:
         return tokenizer["size"]
     tokens = _folder(config, root, "train") / "tokenizer" / f"{tokenizer['kind']}-all" / "tokens.txt"
     if not tokens.is_file():
         raise UserError(
-            f"{tokens}: not there yet, so the number of output units is not known: run `snakemake prepare` first"
+            f"{tokens}: not there yet, so the number of output units is not known: run `snakemake prepare` first, "
+            "with this configuration"
         )
     return len(tokens.read_text(encoding="utf-8").splitlines())
 

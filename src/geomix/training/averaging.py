@@ -83,7 +83,13 @@ def write_averaging(epochs: Epochs, best: Sequence[int], selection: Selection, o
     scores = selection.scores(epochs.metrics)
     kept = [{"epoch": epoch, "score": None if math.isnan(scores[epoch]) else scores[epoch]} for epoch in best]
     wanted = selection.keep_best
-    averaging = {"epochs": kept, "metric": selection.best_by, "wanted": wanted, "note": None}
+    averaging = {
+        "training": epochs.state.name,  # the hash that its record has too
+        "epochs": kept,
+        "metric": selection.best_by,
+        "wanted": wanted,
+        "note": None,
+    }
     if len(kept) < wanted:
         averaging["note"] = f"{len(kept)} epochs averaged instead of {wanted}: the training had no more"
         say(f"{out}: {averaging['note']}")
