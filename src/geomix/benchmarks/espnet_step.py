@@ -27,9 +27,11 @@ from geomix.settings import ESPNET_VERSION
 from geomix.speech.augmentation import SpecAugment
 from geomix.speech.features import log_mel
 from geomix.training import devices
-from geomix.training.loop import Batch, TrainingSettings, make_optimizer
+from geomix.training.options import TrainingSettings
 from geomix.training.record import package_versions
 from geomix.training.seeding import generator
+from geomix.training.step import make_optimizer
+from geomix.training.task import Batch
 
 
 def measure_tracks(

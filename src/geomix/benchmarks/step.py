@@ -21,10 +21,13 @@ from geomix.models.flops import parameter_count, train_flops_per_audio_second
 from geomix.settings import E_BRANCHFORMER, load, training_settings
 from geomix.speech.augmentation import SpecAugment
 from geomix.speech.batching import Example, FrameSource, numel_batches, padding_share, shuffled
-from geomix.speech.training_task import collate
+from geomix.speech.task import collate
 from geomix.training import devices
-from geomix.training.loop import Batch, TrainingSettings, make_optimizer, prefetch, training_step, uses_bf16
+from geomix.training.options import TrainingSettings
+from geomix.training.prefetch import prefetch
 from geomix.training.seeding import generator, seed_all
+from geomix.training.step import make_optimizer, training_step, uses_bf16
+from geomix.training.task import Batch
 
 CPU_BATCH_BINS = 2_000_000
 

@@ -275,3 +275,8 @@ def read_normalisation(path: str | os.PathLike) -> tuple[np.ndarray, np.ndarray]
     """Mean and standard deviation, float32, shape (80,) each, from the file that `write_normalisation` made."""
     content = files.read_json(path)
     return np.array(content["mean"], np.float32), np.array(content["std"], np.float32)
+
+
+def open_features(paths: Sequence[Path]) -> FeatureStore:
+    """One store over feature files named with their suffix."""
+    return FeatureStore.open(*(Path(path).with_suffix("") for path in paths))

@@ -10,6 +10,7 @@ from typing import Any
 
 from geomix.errors import UserError
 from geomix.files import read_json
+from geomix.mixers.own.source import is_own
 from geomix.settings import BASELINE, E_BRANCHFORMER, evaluation_sets, seeds_of, stages, trainings_of
 from geomix.training.store import stored
 
@@ -243,6 +244,7 @@ def _jobs(config: Mapping[str, Any], trainings: list[Training], anchors: list[Tr
     downloads = len(_subsets(config)) if corpus["download"] else 0
     everything = [*trainings, *anchors]
     espnet = sum(t.track == "espnet" for t in everything)
+    own_mixers = sum(is_own(config["arms"][t.arm].get("mixer")) for t in everything)
     # an anchor is judged on the sets of its targets alone
     scores = sets * len(trainings) + len(gate.get("targets", ())) * len(anchors)
     jobs = {
@@ -255,7 +257,8 @@ def _jobs(config: Mapping[str, Any], trainings: list[Training], anchors: list[Tr
         "tokenizer": 1,
         "describe_study": 1,
         "train": len(everything) - espnet,
-        "average": len(everything) - espnet,
+        "average": len(everything) - espnet - own_mixers,
+        "average_own_mixer": own_mixers,
         "decode": scores,
         "score": scores,
         "measure_anchor": int(bool(gate.get("fallback"))),

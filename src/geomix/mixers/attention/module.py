@@ -23,6 +23,9 @@ class RelativeAttention(nn.Module):
         dropout: on the attention weights.
     """
 
+    needs_positions = True
+    """Whether the frames must carry their relative positions."""
+
     def __init__(self, width: int, heads: int = 4, dropout: float = 0.0) -> None:
         super().__init__()
         if heads < 1 or width % heads:

@@ -116,8 +116,3 @@ class BlockedAttention(nn.Module):
             dropout=self.dropout if self.training else 0.0,
         )  # fmt: skip
         return self.to_out(y)
-
-    def macs_per_frame(self, frames: int) -> float:
-        """Multiply-adds a frame in a sequence of `frames`: projections, and the products with a window's keys, distances and values."""
-        size, linear = min(self.context, frames), (self.to_q, self.to_kv, self.to_out)
-        return sum(layer.weight.numel() for layer in linear) + self.to_q.out_features * (size + 2 * size - 1 + size)

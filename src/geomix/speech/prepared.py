@@ -1,0 +1,63 @@
+"""The prepared files that a training of speech recognition reads."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from geomix.files import read_json, sha256
+from geomix.training.record import Dropped
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """The prepared files that a training reads: summaries (split.json), features by their data files (.f32), the tokenizer by its folder."""
+
+    train_summary: Path
+    dev_summary: Path
+    train_manifest: Path
+    train_features: Sequence[Path]
+    dev_manifests: Sequence[Path]
+    dev_features: Sequence[Path]
+    normalisation: Path
+    tokenizer: Path
+
+    @classmethod
+    def of(cls, files: Any) -> PreparedData:
+        """From an object with the workflow's inputs of a training as attributes; `dev_manifest` and `dev_features` are single files."""
+        return cls(
+            train_summary=Path(files.train_summary),
+            dev_summary=Path(files.dev_summary),
+            train_manifest=Path(files.train_manifest),
+            train_features=[Path(path) for path in files.train_features],
+            dev_manifests=[Path(files.dev_manifest)],
+            dev_features=[Path(files.dev_features)],
+            normalisation=Path(files.normalisation),
+            tokenizer=Path(files.tokenizer).parent,
+        )
+
+    @functools.cached_property
+    def hashes(self) -> dict[str, str]:
+        """Hashes of the splits read, of the normalisation and of the tokenizer: with the settings, all that matters."""
+        return {
+            "train": read_json(self.train_summary, "hash")["hash"],
+            "dev": read_json(self.dev_summary, "hash")["hash"],
+            "normalisation": sha256(self.normalisation),
+            "tokenizer": sha256(Path(self.tokenizer) / "tokenizer.model"),
+        }
+
+
+def read_counts(summary: Path) -> dict[str, Any]:
+    """What a record says of the training set of a split.json."""
+    keys = ("utterances", "seconds", "speed_histogram")
+    train = read_json(summary, *keys)
+    return {key: train[key] for key in keys}
+
+
+def read_dropped(summary: Path) -> Dropped:
+    """What preparation left out of the training set of a split.json."""
+    dropped = read_json(summary, "dropped")["dropped"]
+    return Dropped(dropped["too_short"], len(dropped["too_long"]))
