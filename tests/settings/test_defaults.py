@@ -6,8 +6,9 @@ import inspect
 import pytest
 
 from geomix.mixers import BlockedAttention, PairMixer, RelativeAttention
-from geomix.mixers.arguments import Attention, Pair
-from geomix.mixers.arguments import BlockedAttention as BlockedArguments
+from geomix.mixers.attention.arguments import Attention
+from geomix.mixers.blocked_attention.arguments import BlockedAttention as BlockedArguments
+from geomix.mixers.pair.arguments import Pair
 from geomix.models.conformer import ConformerConfig
 from geomix.models.granite.encoder_ctc import GraniteEncoderCTCConfig
 from geomix.models.transformer_lm import LanguageModelConfig

@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 
 from geomix.errors import UserError
 from geomix.files import read_json
-from geomix.models.conformer import ConformerCTC, load_model
+from geomix.models.conformer import ConformerCTC
+from geomix.models.saved import load_model
 from geomix.settings import settings_hash
 from geomix.speech.augmentation import SpecAugment
 from geomix.speech.batching import Example, pad_tokens

@@ -165,7 +165,7 @@ def decode_set(
     """Decode a manifest with the model folder `model` into the Kaldi text `out`: complete and sorted, or not there."""
     import torch
 
-    from geomix.models.conformer import load_model
+    from geomix.models.saved import load_model
     from geomix.speech.features import open_features
     from geomix.speech.manifest import read_manifest
     from geomix.speech.tokenizer import Tokenizer
