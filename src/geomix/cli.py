@@ -24,7 +24,7 @@ COMMANDS = {
     "plan": "what a study will cost before it starts: jobs, hours, disk, longest chain",
     "granite": "Granite Speech: transcribe, the encoder's CTC head, convert checkpoints",
     "settings": "the configuration with every default filled in; --write makes config/README.md and config/schema.json",
-    "bench": "what the hot code costs: step, statistics, product, mixer, espnet",
+    "bench": "what the hot code costs: product, mixer, step, speed, espnet, granite, statistics",
 }
 
 

@@ -95,10 +95,9 @@ def captured(call: Callable[[], Any], device: torch.device) -> Callable[[], Any]
 
 
 def prepared(device: str, threads: int) -> torch.device:
-    """The device by its name, with so many CPU threads, a fixed seed, and freed memory kept as trainings keep it."""
+    """The device by its name, with so many CPU threads and a fixed seed."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    devices.keep_freed_memory()
     return devices.choose_device(device)
 
 
@@ -108,8 +107,8 @@ def alone(work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         return pool.submit(work, *arguments, **options).result()
 
 
-def operations(call: Callable[[], Any], rows: int, device: torch.device = torch.device("cpu")) -> list[tuple]:
-    """(operation of torch, its own ms on the device, % of the whole, calls), for those that take most of one call."""
+def operations(call: Callable[[], Any], rows: int, device: torch.device = torch.device("cpu")) -> dict[str, tuple]:
+    """Those operations of torch that take most of one call: name -> (ms of its own on the device, % of the whole, calls)."""
     from torch.profiler import ProfilerActivity, profile
 
     cuda = device.type == "cuda"
@@ -118,11 +117,10 @@ def operations(call: Callable[[], Any], rows: int, device: torch.device = torch.
     own = lambda event: (event.self_device_time_total if cuda else event.self_cpu_time_total) / 1e3
     events = sorted(found.key_averages(), key=own, reverse=True)
     total = sum(map(own, events))
-    return [(event.key, own(event), 100 * own(event) / total, event.count) for event in events[:rows]]
+    return {event.key: (own(event), 100 * own(event) / total, event.count) for event in events[:rows]}
 
 
-def operation_lines(found: list[tuple]) -> str:
+def operation_lines(found: dict[str, tuple]) -> str:
     """`operations` for a terminal."""
-    return "\n".join(
-        f"    {name[:60]:60s} {ms:9.1f} ms {share:5.1f} % {calls:6d} calls" for name, ms, share, calls in found
-    )
+    lines = (f"    {name[:60]:60s} {ms:9.1f} ms {share:5.1f} % {n:6d} calls" for name, (ms, share, n) in found.items())
+    return "\n".join(lines)

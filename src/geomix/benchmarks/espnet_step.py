@@ -39,47 +39,41 @@ def measure_tracks(
 ) -> dict[str, Any]:
     """Time both tracks' training step of an arm (fp32, CPU, the threads that torch has).
 
-    Parameters
-    ----------
     settings : the arm's `training_settings`; vocab : output units
     utterances, seconds : the batch: so many utterances of equal length
     rounds : steps of each track that are timed, by turns, after one that is not
     profile : how many operations the profile table names
 
-    Returns
-    -------
-    {"tracks": {track: {"seconds": [...], "cpu_seconds": [...], "audio_s_per_s", "share_of_rate", "profile": [[operation,
-    share %, calls], ...]}}, "ratio" and "cpu_ratio" (medians of espnet's time over ours, round by round; processor time does not
-    count what other work on the machine took; both None unless loss and gradients agreed), "difference" (of those, relative),
-    and what was measured on what}
+    Returns what espnet.csv and espnet.md show: of each of "tracks" seconds and processor seconds round by round, audio-s/s, share of
+    the matrix-product rate and profile; "ratio" and "cpu_ratio" (ESPnet's time over ours, medians over rounds; None unless loss and
+    gradients agreed) and the relative "difference" of those; what was measured on what.
     """
     speech, tokens = _batch(vocab, utterances, seconds)
     features = log_mel(speech)
     agreement = _agreement(settings, vocab, features, tokens)
     ours, theirs = _models(settings, vocab)
-    steps = {
-        "own": _own_step(ours, settings, features, tokens),
-        "espnet": _espnet_step(theirs, settings, speech, tokens),
-    }
+    calls = _own_step(ours, settings, features, tokens), _espnet_step(theirs, settings, speech, tokens)
+    steps = dict(zip(("own", "espnet"), calls, strict=True))
     times = measure(steps, least=rounds, most=rounds, warm_up=1)
     config = model_config({**settings["model"], "vocab": vocab, "seed": settings["seed"]})
     rate, flops = devices.device_flops(torch.device("cpu")), train_flops_per_audio_second(config, seconds)
-    audio, threads, found = utterances * seconds, torch.get_num_threads(), {}
-    for track, timing in times.items():
-        found[track] = {
+    audio, threads = utterances * seconds, torch.get_num_threads()
+    found = {
+        track: {
             "seconds": timing.wall,
             "cpu_seconds": timing.processor,
             "audio_s_per_s": audio / timing.seconds,
             # the rate is measured in processor time too
             "share_of_rate": audio * threads / timing.processor_seconds * flops / rate["value"],
-            "profile": [[name, share, calls] for name, _, share, calls in operations(steps[track], profile)],
+            "profile": [[name, *numbers[1:]] for name, numbers in operations(steps[track], profile).items()],
         }
-    busy = {track: Timing(timing.processor, timing.processor) for track, timing in times.items()}
+        for track, timing in times.items()
+    }
     return {
         "espnet": ESPNET_VERSION,
         "tracks": found,
         "ratio": speed_up(times["own"], times["espnet"], agreement),
-        "cpu_ratio": speed_up(busy["own"], busy["espnet"], agreement),
+        "cpu_ratio": speed_up(*(Timing(times[track].processor, ()) for track in steps), agreement),
         "difference": agreement.relative,
         "parameters": parameter_count(config),
         "flops_per_audio_second": flops,

@@ -18,6 +18,7 @@ from geomix.benchmarks.clock import measure, operation_lines, operations, prepar
 from geomix.benchmarks.forms import Agreement, Form, compare, require, speed_up
 from geomix.benchmarks.options import Common, option
 from geomix.benchmarks.output import write_csv
+from geomix.errors import UserError
 from geomix.models.granite.config import EncoderConfig, GraniteConfig, ProjectorConfig, TextConfig
 from geomix.models.granite.decoder import GraniteDecoder
 from geomix.models.granite.encoder import GraniteEncoder
@@ -43,6 +44,8 @@ class Options(Common):
 
 def run(options: Options) -> None:
     """Print a line a case: encoder and projector for each number of frames, the decoder's prompt and its tokens."""
+    if unknown := set(options.dtype) - set(TOLERANCES):
+        raise UserError(f"--dtype {unknown.pop()}: choose some of {', '.join(TOLERANCES)}")
     device = prepared("cpu", options.threads)
     config = config_3_3_2b(options.layers, options.decoder_layers)
     rows: list[dict[str, Any]] = []
@@ -124,31 +127,28 @@ def _encoder(config: GraniteConfig, name: str, options: Options) -> list[dict[st
     with torch.device("meta"):
         encoder, projector = GraniteEncoder(config.encoder), Projector(config.projector, config.text.hidden_size)
     peers = _peers(config, {"encoder": _random(encoder, dtype), "projector": _random(projector, dtype)})
+    calls: dict[str, Callable] = {"geomix": lambda x: projector(encoder(x))}
+    if peers:
+        calls["transformers"] = lambda x: peers["projector"](peers["encoder"](x))
     for length in options.frames:
-        calls = {"geomix": lambda x: projector(encoder(x))}
-        if peers:
-            calls["transformers"] = lambda x: peers["projector"](peers["encoder"](x))
         features = torch.randn(1, length, 160, generator=torch.Generator().manual_seed(0)).to(dtype)
         what = f"encoder ({config.encoder.num_layers} layers) + projector, {length} frames, {name}"
         rows.append(_row(what, name, calls, features, _agreement(what, name, calls, features), options))
     return rows
 
 
-def _decoder(
-    config: GraniteConfig, name: str, options: Options, prompt: int = 200, tokens: int = 16
-) -> list[dict[str, Any]]:
+def _decoder(config: GraniteConfig, name: str, options: Options, prompt: int = 200) -> list[dict[str, Any]]:
     with torch.device("meta"):
         decoder = GraniteDecoder(config.text, tied=True)
     peers = _peers(config, {"decoder": _random(decoder, getattr(torch, name))})
-    embedded = decoder.model.embed_tokens(
-        torch.randint(1, 49000, (1, prompt), generator=torch.Generator().manual_seed(0))
-    )
+    embed = decoder.model.embed_tokens
+    embedded = embed(torch.randint(1, 49000, (1, prompt), generator=torch.Generator().manual_seed(0)))
 
     def ours(x: Tensor, new: int) -> Tensor:
         cache = decoder.new_cache(1, prompt + new)
         logits = decoder(x, None, cache, last_only=True)
         for _ in range(new):
-            logits = decoder(decoder.model.embed_tokens(logits[:, -1:].argmax(-1)), None, cache)
+            logits = decoder(embed(logits[:, -1:].argmax(-1)), None, cache)
         return logits
 
     def theirs(x: Tensor, new: int) -> Tensor:
@@ -158,19 +158,16 @@ def _decoder(
             out = peers["decoder"](input_ids=chosen, past_key_values=out.past_key_values, use_cache=True)
         return out.logits
 
-    what = f"decoder ({config.text.num_hidden_layers} of 40 layers), prompt of {prompt}, {name}"
     # gradients come without a cache, which is written in place
-    whole = {"geomix": decoder} | (
-        {"transformers": lambda x: peers["decoder"](inputs_embeds=x, use_cache=False).logits} if peers else {}
-    )
-    agreement, both = (
-        _agreement(what, name, whole, embedded),
-        {"geomix": ours} | ({"transformers": theirs} if peers else {}),
-    )
-    return [
-        _row(text, name, {who: partial(call, new=new) for who, call in both.items()}, embedded, agreement, options)
-        for new, text in ((0, what), (tokens, f"the same and {tokens} tokens"))
-    ]
+    whole: dict[str, Callable] = {"geomix": decoder}
+    if peers:
+        whole["transformers"] = lambda x: peers["decoder"](inputs_embeds=x, use_cache=False).logits
+    what, rows = f"decoder ({config.text.num_hidden_layers} of 40 layers), prompt of {prompt}, {name}", []
+    agreement = _agreement(what, name, whole, embedded)
+    for new, text in ((0, what), (16, f"the same and 16 tokens, {name}")):
+        calls = {who: partial({"geomix": ours}.get(who, theirs), new=new) for who in whole}
+        rows.append(_row(text, name, calls, embedded, agreement, options))
+    return rows
 
 
 def _agreement(what: str, name: str, calls: dict[str, Callable], inputs: Tensor) -> Agreement | None:
@@ -179,8 +176,8 @@ def _agreement(what: str, name: str, calls: dict[str, Callable], inputs: Tensor)
         return None
     leaf = inputs.clone().requires_grad_()
     upstream = torch.randn(calls["geomix"](inputs).shape, generator=torch.Generator().manual_seed(0))
-    found = {who: Form(partial(call, leaf), [leaf], upstream).outcome() for who, call in calls.items()}
-    agreement = compare(found["geomix"], found["transformers"], TOLERANCES[name])
+    found = [Form(partial(call, leaf), [leaf], upstream).outcome() for call in calls.values()]
+    agreement = compare(*found, TOLERANCES[name])
     require({"geomix": agreement}, what)
     return agreement
 
@@ -191,18 +188,13 @@ def _row(
 ) -> dict[str, Any]:
     ready = {who: partial(call, inputs) for who, call in calls.items()}
     times = measure(ready, seconds=options.seconds, warm_up=1)
-    row = {"what": what, "dtype": name, "threads": options.threads} | {
-        f"{who}_s": t.seconds for who, t in times.items()
-    }
-    print(f"{what:52s} " + "   ".join(f"{who} {timing.seconds:8.3f} s" for who, timing in times.items()), end="")
+    row = {"what": what, "dtype": name, "threads": options.threads} | {f"{who}_s": times[who].seconds for who in times}
+    text = f"{what:52s} " + "   ".join(f"{who} {timing.seconds:8.3f} s" for who, timing in times.items())
     if agreement:
-        row |= {
-            "times_as_fast": speed_up(times["geomix"], times["transformers"], agreement),
-            "difference": agreement.relative,
-        }
-        print(f"   {row['times_as_fast']:.2f} times as fast", end="")
-    print(flush=True)
-    if options.profile:
-        for who, call in ready.items():
-            print(f"  {who}", operation_lines(operations(call, 10)), sep="\n")
+        faster = speed_up(times["geomix"], times["transformers"], agreement)
+        row |= {"times_as_fast": faster, "difference": agreement.relative}
+        text += f"   {faster:.2f} times as fast"
+    print(text, flush=True)
+    for who, call in ready.items() if options.profile else ():
+        print(f"  {who}", operation_lines(operations(call, 10)), sep="\n")
     return row

@@ -24,7 +24,7 @@ from geomix.files import write_json
 from geomix.kernels.product import naive, product
 from geomix.kernels.product.program import forward_program
 from geomix.models.multivector import MultivectorLinear
-from geomix.training.devices import device_name
+from geomix.training.devices import device_name, keep_freed_memory
 
 CASES = ((3, 3), (4, 3), (4, 4), (5, 3))
 BATCHES = (1, 8, 32, 128, 1024, 8192, 65536)
@@ -70,6 +70,7 @@ def run(options: Options) -> None:
     if unknown := [form for form in options.forms if form not in FORMS]:
         raise UserError(f"--forms {unknown[0]}: choose some of {', '.join(FORMS)}")
     device = prepared(options.device, options.threads)
+    keep_freed_memory()  # for every form: page faults of the allocator are not measured
     rows, ratios = [], {}
     for n, k in options.cases:
         for batch in options.batches or BATCHES + (GPU_BATCHES if device.type == "cuda" else ()):

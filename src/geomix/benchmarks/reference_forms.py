@@ -85,11 +85,6 @@ def _opt_matrix(algebra: Algebra, dtype, device):
     return torch.as_tensor(index.ravel(), device=device), torch.as_tensor(sign, dtype=dtype, device=device)
 
 
-def missing_partners(algebra: Algebra) -> int:
-    """Places (k, j) of the L x L gather whose partner blade k XOR j is not retained."""
-    return int((~np.isin(algebra.blades[:, None] ^ algebra.blades[None, :], algebra.blades)).sum())
-
-
 def atomic(table: SignedTriplets, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """The article's Triton form: one lane per (entry, pair), added to the output with atomics. CUDA or interpreter only."""
     import triton

@@ -85,6 +85,7 @@ def run(options: Options) -> None:
 def measure_arm(config: Mapping[str, Any], arm: str, options: Options) -> dict[str, Any]:
     """The row of one arm: batching, SpecAugment, forward, backward, clipping and Adam, on made-up features."""
     device = prepared(options.device, options.threads)
+    devices.keep_freed_memory()
     cuda = device.type == "cuda"
     steps, warm_up = options.steps or (300 if cuda else 3), 30 if cuda else 3  # the first take memory from the kernel
     training = _Training(config, arm, device, options.batch_bins, steps + warm_up)

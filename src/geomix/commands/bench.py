@@ -8,6 +8,7 @@ import importlib
 import itertools
 import types
 import typing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,34 +35,24 @@ def read_options(options: type, words: list[str], name: str, description: str | 
     parser = argparse.ArgumentParser(prog=f"geomix bench {name}", description=description)
     hints = typing.get_type_hints(options)
     for field in dataclasses.fields(options):
-        about = dict(field.metadata)
-        default = (
-            " ".join(map(str, field.default))
-            if isinstance(field.default, tuple) and not about["parse"]
-            else field.default
-        )
-        shown = f" (default: {default})" if default not in (None, "") and not isinstance(default, bool | tuple) else ""
-        parser.add_argument(
-            f"--{field.name.replace('_', '-')}",
-            default=field.default,
-            help=about["help"] + shown,
-            **_accepted(hints[field.name], about),
-        )
+        flag, shown = f"--{field.name.replace('_', '-')}", field.default
+        if isinstance(shown, tuple):
+            shown = "" if field.metadata["parse"] else " ".join(map(str, shown))
+        told = field.metadata["help"] + (f" (default: {shown})" if shown not in (None, "", True, False) else "")
+        parser.add_argument(flag, default=field.default, help=told, **_accepted(hints[field.name], field.metadata))
     return options(**vars(parser.parse_args(words)))
 
 
-def _accepted(hint: Any, about: dict[str, Any]) -> dict[str, Any]:
+def _accepted(hint: Any, about: Mapping[str, Any]) -> dict[str, Any]:
     """What argparse is told of a type."""
     if isinstance(hint, types.UnionType):  # X | None
-        hint = next(part for part in typing.get_args(hint) if part is not type(None))
+        hint = typing.get_args(hint)[0]
     if hint is bool:
         return {"action": argparse.BooleanOptionalAction}
     if typing.get_origin(hint) is tuple:
         parse = about["parse"] or (wholes if typing.get_args(hint)[0] is int else str.split)
         return {"action": _Several, "nargs": "+", "type": parse}
-    return {"type": {int: whole(), float: positive, Path: Path, str: str}[hint]} | (
-        {"choices": about["choices"]} if about["choices"] else {}
-    )
+    return {"type": {int: whole(), float: positive, Path: Path, str: str}[hint], "choices": about["choices"]}
 
 
 class _Several(argparse.Action):

@@ -12,7 +12,7 @@ from geomix.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Sub-commands transcribe, ctc, export and bench."""
+    """Sub-commands transcribe, ctc and export."""
     commands = parser.add_subparsers(dest="granite_command", required=True, metavar="COMMAND")
     for name, summary in (
         ("transcribe", "speech to text with the whole model"),
@@ -56,23 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument(
         "--dtype", default="float32", choices=["float32", "bfloat16", "float16"], help="default: float32"
     )
-    bench = commands.add_parser(
-        "bench", help="speed of the full-size model with random weights, beside transformers 4.57.1"
-    )
-    bench.add_argument("--threads", type=whole(), default=2, metavar="N")
-    bench.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=["float32", "bfloat16"])
-    bench.add_argument(
-        "--frames", nargs="+", type=whole(), default=[150, 500], metavar="T", help="encoder frames of 20 ms"
-    )
-    bench.add_argument("--layers", type=whole(), default=16, metavar="N", help="encoder layers (default: 16, as 3.3)")
-    bench.add_argument("--profile", action="store_true", help="where the time goes, operation by operation")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Dispatch to the sub-command."""
-    {"transcribe": _transcribe, "ctc": _transcribe, "export": _export, "bench": _bench}[arguments.granite_command](
-        arguments
-    )
+    {"transcribe": _transcribe, "ctc": _transcribe, "export": _export}[arguments.granite_command](arguments)
 
 
 def _transcribe(arguments: argparse.Namespace) -> None:
@@ -137,12 +125,3 @@ def _export(arguments: argparse.Namespace) -> None:
         if beside and not path.name.startswith("adapter_") and not (arguments.out / path.name).exists():
             shutil.copy2(path, arguments.out / path.name)
     print(f"{arguments.out}: written with {arguments.names} names in {arguments.dtype}")
-
-
-def _bench(arguments: argparse.Namespace) -> None:
-    from geomix.models.granite.benchmark import bench
-
-    bench(
-        threads=arguments.threads, dtypes=arguments.dtype, frames=arguments.frames, layers=arguments.layers,
-        profile=arguments.profile,
-    )  # fmt: skip

@@ -58,14 +58,8 @@ class _Probe:
 
 
 def measure_piece(
-    piece: str,
-    out: str | Path,
-    *,
-    threads: int = 1,
-    device: str = "auto",
-    budget: float = 15.0,
-    sizes: Sizes | None = None,
-) -> None:
+    piece: str, out: str | Path, *, threads: int = 1, device: str = "auto", budget: float = 15.0, sizes: Sizes | None = None
+) -> None:  # fmt: skip
     """Measure one of `sizes.pieces` and write its rows, with where they come from, to the JSON file `out`.
 
     `budget` is the measuring time in seconds of one row; at least two rounds are taken after the warm-up.
@@ -105,15 +99,8 @@ def machine_rates(device: torch.device) -> dict[str, Any]:
 
 
 def _row(part: str, what: str, form: str, length: int, timing: Timing, **rest: Any) -> dict[str, Any]:
-    row = {
-        "part": part,
-        "what": what,
-        "form": form,
-        "length": length,
-        "seconds": timing.seconds,
-        "spread": timing.spread,
-    }
-    return row | rest
+    times = {"seconds": timing.seconds, "spread": timing.spread}
+    return {"part": part, "what": what, "form": form, "length": length} | times | rest
 
 
 def _block(probe: _Probe, length: str) -> list[dict[str, Any]]:
@@ -122,9 +109,8 @@ def _block(probe: _Probe, length: str) -> list[dict[str, Any]]:
     x = torch.randn(sizes.tokens // steps, steps, sizes.width, device=probe.device, requires_grad=True)
     upstream, agrees, calls = torch.randn_like(x), {}, {}
     pair = {"mixer": "pair", "kind": "wedge", "rank": sizes.rank, "offsets": list(OFFSETS)}
-    attention, block = (
-        block_of(mixer, sizes).to(x.device).train() for mixer in (sizes.arms["attention"]["mixer"], pair)
-    )
+    both = (sizes.arms["attention"]["mixer"], pair)
+    attention, block = (block_of(mixer, sizes).to(x.device).train() for mixer in both)
     frames = Frames.of(torch.full((len(x),), steps), steps, device=x.device)
     for what, ours, other in (("mixer", block.mixer, attention.mixer), ("block", block, attention)):
         agrees[what] = check_forms(ours, x, upstream, low)
@@ -139,10 +125,9 @@ def _block(probe: _Probe, length: str) -> list[dict[str, Any]]:
     rows = []
     for (form, what), timing in probe.time(calls).items():
         found = agrees[what].get(form)
-        more = {"agrees": bool(found), "difference": found.relative} if found else {}
-        rows.append(
-            _row("block", what, form, steps, timing, **more, **block_work(form, steps, 2 if low else 4, sizes)[what])
-        )
+        work = block_work(form, steps, 2 if low else 4, sizes)[what]
+        compared = {"agrees": bool(found), "difference": found.relative} if found else {}
+        rows.append(_row("block", what, form, steps, timing, **compared, **work))
     return rows
 
 
@@ -152,29 +137,27 @@ def block_of(mixer: Mapping[str, Any], sizes: Sizes) -> Block:
     return Block(LanguageModelConfig(vocab=2, blocks=1, width=sizes.width, ff_dim=sizes.ff_dim, mixer=mixer), 0)
 
 
-def _conformer(arm: str, probe: _Probe) -> tuple[ConformerConfig, ConformerCTC]:
+def _conformer(
+    arm: str, batch: int, seconds: float, probe: _Probe
+) -> tuple[ConformerConfig, ConformerCTC, Tensor, Tensor]:
+    """An arm's configuration and model, and noise around a log-mel's mean (batch, frames, features) with its lengths."""
     torch.manual_seed(0)
     config = ConformerConfig.from_dict({"vocab": probe.sizes.vocabulary, **probe.sizes.arms[arm]})
     model = ConformerCTC(config).to(probe.device)
     model.set_normalisation(torch.full((config.features,), -5.0), torch.full((config.features,), 4.0))
-    return config, model
-
-
-def _noise(batch: int, frames: int, config: ConformerConfig, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Noise around a log-mel's mean (batch, frames, features), and the lengths."""
-    return torch.randn(batch, frames, config.features, device=device) * 4 - 5, torch.full((batch,), frames)
+    frames = round(100 * seconds) + 1
+    features = torch.randn(batch, frames, config.features, device=probe.device) * 4 - 5
+    return config, model, features, torch.full((batch,), frames)
 
 
 def _step(probe: _Probe, arm: str) -> list[dict[str, Any]]:
     """Forward and backward of the 15-block Conformer-CTC on 16 utterances of 12.7 s."""
     sizes, device = probe.sizes, probe.device
-    config, model = _conformer(arm, probe)
-    model.train()
-    frames = round(100 * sizes.seconds) + 1
-    features, lengths = _noise(sizes.utterances, frames, config, device)
+    devices.keep_freed_memory()
+    config, model, features, lengths = _conformer(arm, sizes.utterances, sizes.seconds, probe)
     tokens = torch.randint(1, sizes.vocabulary - 1, (sizes.utterances, sizes.units), device=device)
     token_lengths = torch.full((sizes.utterances,), sizes.units, device=device)
-    parameters = list(model.parameters())
+    parameters = list(model.train().parameters())
 
     def call() -> None:
         with probe.autocast():
@@ -182,38 +165,26 @@ def _step(probe: _Probe, arm: str) -> list[dict[str, Any]]:
         torch.autograd.grad(loss, parameters, allow_unused=True)  # no_mixer keeps the norm of the mixer that it lacks
 
     timing, audio = probe.step(call), sizes.utterances * sizes.seconds
-    what = f"training step, {sizes.utterances} x {sizes.seconds:g} s"
-    return [
-        _row(
-            "step", what, arm, frames, timing,
-            flop=audio * train_flops_per_audio_second(config, sizes.seconds),
-            real_time_factor=timing.seconds / audio,
-            peak_bytes=devices.peak_memory(device),
-        )
-    ]  # fmt: skip
+    return [_row(
+        "step", f"training step, {sizes.utterances} x {sizes.seconds:g} s", arm, features.shape[1], timing,
+        flop=audio * train_flops_per_audio_second(config, sizes.seconds),
+        real_time_factor=timing.seconds / audio, peak_bytes=devices.peak_memory(device),
+    )]  # fmt: skip
 
 
 def _encoder(probe: _Probe, rest: str) -> list[dict[str, Any]]:
     """Inference of the whole encoder with its CTC head on one recording: real-time factor and peak memory."""
-    arm, seconds_of_audio = rest.rsplit("-", 1)
-    audio = float(seconds_of_audio)
-    config, model = _conformer(arm, probe)
+    arm, audio = rest.rsplit("-", 1)[0], float(rest.rsplit("-", 1)[1])
+    config, model, features, lengths = _conformer(arm, 1, audio, probe)
     model.eval()
-    features, lengths = _noise(1, round(100 * audio) + 1, config, probe.device)
-    encoded = int(model.subsampled_lengths(lengths[:1]))
-    before = devices.peak_memory(probe.device)
+    encoded, before = int(model.subsampled_lengths(lengths)), devices.peak_memory(probe.device)
     with torch.inference_mode(), probe.autocast():
         # a graph would hold its memory: the plain call is timed on every device
         timing = probe.time({arm: lambda: model.log_probs(features, lengths)}, most=10)[arm]
-    return [
-        _row(
-            "encoder", f"inference, {audio:g} s of audio", arm, encoded, timing,
-            flop=2.0 * encoded * macs_per_frame(config, encoded),
-            real_time_factor=timing.seconds / audio,
-            peak_bytes=devices.peak_memory(probe.device),
-            before_bytes=before,
-        )
-    ]  # fmt: skip
+    return [_row(
+        "encoder", f"inference, {audio:g} s of audio", arm, encoded, timing, flop=2.0 * encoded * macs_per_frame(config, encoded),
+        real_time_factor=timing.seconds / audio, peak_bytes=devices.peak_memory(probe.device), before_bytes=before,
+    )]  # fmt: skip
 
 
 def _ctc(probe: _Probe) -> list[dict[str, Any]]:
@@ -237,16 +208,12 @@ def _ctc(probe: _Probe) -> list[dict[str, Any]]:
 
     loss, gradient = call()
     timing = probe.step(call)
-    what = f"CTC loss and gradient, {sizes.utterances} x {frames} frames, {sizes.vocabulary:,} units"
-    return [
-        _row(
-            "ctc", what, "native", frames, timing,
-            bytes=4.0 * 5 * logits.numel(),  # logits in, log-probabilities out and in, gradient out; logits again
-            loss_difference=abs(loss.item() - want.item()),
-            loss=want.item(),
-            gradient_difference=float((gradient.cpu().double() - want_gradient).abs().max()),
-        )
-    ]  # fmt: skip
+    return [_row(
+        "ctc", f"CTC loss and gradient, {sizes.utterances} x {frames} frames, {sizes.vocabulary:,} units", "native", frames, timing,
+        bytes=4.0 * 5 * logits.numel(),  # logits in, log-probabilities out and in, gradient out; logits again
+        loss_difference=abs(loss.item() - want.item()), loss=want.item(),
+        gradient_difference=float((gradient.cpu().double() - want_gradient).abs().max()),
+    )]  # fmt: skip
 
 
 def _language(probe: _Probe, form: str) -> list[dict[str, Any]]:
@@ -265,12 +232,8 @@ def _language(probe: _Probe, form: str) -> list[dict[str, Any]]:
         torch.autograd.grad(loss, parameters)
 
     timing, count = probe.step(call), 32 * config.positions
-    return [
-        _row(
-            "language", "Transformer 12.6 M training step, 4,096 tokens", form, config.positions, timing,
-            flop=count * train_flops_per_token(config),
-            tokens_per_second=count / timing.seconds,
-            hours_of_30_epochs=30 * 2.3e6 / count * timing.seconds / 3600,
-            peak_bytes=devices.peak_memory(probe.device),
-        )
-    ]  # fmt: skip
+    return [_row(
+        "language", "Transformer 12.6 M training step, 4,096 tokens", form, config.positions, timing,
+        flop=count * train_flops_per_token(config), tokens_per_second=count / timing.seconds,
+        hours_of_30_epochs=30 * 2.3e6 / count * timing.seconds / 3600, peak_bytes=devices.peak_memory(probe.device),
+    )]  # fmt: skip
