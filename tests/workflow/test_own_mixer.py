@@ -70,6 +70,11 @@ def test_the_readmes_mixer_from_its_file_to_the_table(project):
     assert project.path(MODEL, "mixer_source.py").read_text() == FILE
     assert project.plan(*RUN) == []
 
+    overlays = RUN[: RUN.index("--cores")]
+    command = [sys.executable, "-m", "geomix.cli", "plan", *overlays]
+    plan = subprocess.run(command, cwd=project.folder, capture_output=True, text=True, check=True).stdout
+    assert "1 average, 1 average_own_mixer, 2 decode" in " ".join(plan.split()) and plan.count("measured on") == 2
+
     # how it is written is no setting; what it says is, of this arm alone
     project.path("my_mixer.py").write_text(FILE.replace("class", "# a remark\nclass"))
     assert project.plan(*RUN) == []
