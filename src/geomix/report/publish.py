@@ -25,7 +25,7 @@ from geomix.speech.scoring import read_score
 LANGUAGE = "language"
 # what is copied of a training's folder: all but weights and features
 KINDS = (".json", ".jsonl", ".tsv", ".csv", ".md", ".yaml", ".txt", ".svg", ".png")
-NAMES = ("text", "tokenizer.model")
+NAMES = ("text", "tokenizer.model", "mixer_source.py")
 # what is copied of the run's own folder, where it is there
 PAGES = ("tables.md", "tables.csv")
 SUMMARIES = ("study.json", "corpus.json", "comparisons.json", "parity.json", "anchor.json", "agreement.json", *PAGES)
