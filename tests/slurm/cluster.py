@@ -22,6 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
+# a deadline only ends what hangs: on a busy machine every step may take minutes
+PATIENCE = 3600
 CLIENTS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo", "sacct", "sacctmgr", "sshare")
 
 _CONFIG = """\
@@ -110,6 +112,13 @@ class Cluster:
             (job for job in jobs if not runs or job.get("JobName") in runs), key=lambda job: int(job.get("JobId", 0))
         )
 
+    def minutes(self, job: str) -> int:
+        """Whole minutes that a job has run."""
+        (entry,) = (entry for entry in self.jobs() if entry.get("JobId") == job)
+        days, _, clock = entry["RunTime"].rpartition("-")
+        hours, minutes, _ = map(int, clock.split(":"))
+        return 60 * (24 * int(days or 0) + hours) + minutes
+
     def __enter__(self) -> Cluster:
         try:
             self._write()
@@ -174,7 +183,7 @@ class Cluster:
                 )
             )
 
-    def _wait(self, what: str, ready: Callable[[], bool], seconds: float = 30) -> None:
+    def _wait(self, what: str, ready: Callable[[], bool], seconds: float = PATIENCE) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end and self._daemons[-1].poll() is None:
             try:
@@ -194,7 +203,7 @@ class Cluster:
             try:
                 self.run("scancel", "--signal=KILL", "--full", "--user=root")
                 self.run("scancel", "--user=root")
-                end = time.monotonic() + 10
+                end = time.monotonic() + 60
                 while self.run("squeue", "--noheader") and time.monotonic() < end:
                     time.sleep(0.2)
             except subprocess.CalledProcessError:
@@ -202,7 +211,7 @@ class Cluster:
         for daemon in reversed(self._daemons):
             daemon.send_signal(signal.SIGTERM)
             try:
-                daemon.wait(10)
+                daemon.wait(60)
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()

@@ -19,13 +19,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 
 from geomix.files import read_json
 from geomix.settings import load
 from geomix.studies.plan import make_plan
 from tests.conftest import ROOT
-from tests.slurm.cluster import Cluster, missing
+from tests.slurm.cluster import PATIENCE, Cluster, missing
 from tests.slurm.project import checkout, environment
 from tests.workflow.conftest import Project
 
@@ -63,7 +64,7 @@ class Controller:
     def run_id(self) -> str:
         return re.search(r"SLURM run ID: (\S+)", self.text)[1]
 
-    def wait(self, seconds: float = 600) -> int:
+    def wait(self, seconds: float = PATIENCE) -> int:
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -92,7 +93,7 @@ class Stage:
         """Start the long training alone."""
         return Controller(self, project, "--configfile", "config/smoke.yaml", "config/long.yaml", "--", RECORD)
 
-    def until(self, what: str, condition: Callable[[], object], seconds: float = 300):
+    def until(self, what: str, condition: Callable[[], object], seconds: float = PATIENCE):
         """Wait until `condition()` is true and return it."""
         end = time.monotonic() + seconds
         while not (value := condition()):
@@ -141,6 +142,27 @@ def attempts(project: Project) -> list[tuple[int, int | None]]:
     return found
 
 
+def training_process(project: Project) -> psutil.Process:
+    """The process that trains in a checkout, in whatever Slurm job."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, IndexError):
+            command = process.cmdline()
+            python = Path(command[0]).name.startswith("python")
+            if python and command[-1].endswith(".train.py") and Path(process.cwd()) == project.folder:
+                return process
+    raise AssertionError(f"no process trains in {project.folder}")
+
+
+def warned(training: psutil.Process) -> bool:
+    """Whether a training that stands still was sent SIGTERM: it waits for it, or Slurm has woken it too."""
+    try:
+        status = Path(f"/proc/{training.pid}/status").read_text()
+    except FileNotFoundError:
+        return True
+    waiting = int(re.search(r"^ShdPnd:\s*(\w+)", status, re.MULTILINE)[1], 16)
+    return bool(waiting >> (signal.SIGTERM - 1) & 1) or not re.search(r"^State:\s*T", status, re.MULTILINE)
+
+
 def weights(project: Project) -> dict[str, bytes]:
     """The long training's kept epochs, checked to be a finished run of 120 epochs of 6 updates."""
     record = read_json(project.path(RECORD))
@@ -180,22 +202,25 @@ def smoke(stage: Stage) -> None:
 
 
 def time_limit(stage: Stage) -> dict[str, bytes]:
-    """A training longer than its time limit is saved before it, submitted again, and goes on."""
+    """A training whose time limit comes near is saved before it, submitted again, and goes on."""
     project = stage.project("time_limit", "long.yaml")
-    project.edit("slurm/config.yaml", "runtime: 1440", "runtime: attempt")
-    project.edit("slurm/config.yaml", "TERM@300", "TERM@10")
     controller = stage.long(project)
+    stage.trained(project, 30)
+    job = stage.running(controller)["JobId"]
+    # the training stands still until Slurm has warned it, so that no machine is too fast or too slow for this
+    training = training_process(project)
+    training.suspend()
+    try:
+        stage.cluster.run("scontrol", "update", f"JobId={job}", f"TimeLimit={stage.cluster.minutes(job) + 4}")
+        stage.until("Slurm's warning, 300 s before the limit", lambda: warned(training))
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            training.resume()
     assert controller.wait() == 0, controller.text[-3000:]
-    tried = attempts(project)
-    assert any(stopped for _, stopped in tried), tried
-    for (_, stopped), (begun, _) in zip(tried, tried[1:], strict=False):
-        assert stopped is None or begun == stopped  # nothing is done twice
-    memory = [
-        int(job["MinMemoryNode"].rstrip("M"))
-        for job in stage.cluster.jobs(controller.run_id)
-        if job["Comment"] == TRAIN
-    ]
-    assert memory == [min(24000 * (i + 1), 96000) for i in range(len(memory))]
+    (_, stopped), (begun, _) = attempts(project)
+    assert begun == stopped >= 30  # nothing is done twice
+    jobs = [job for job in stage.cluster.jobs(controller.run_id) if job["Comment"] == TRAIN]
+    assert [job["MinMemoryNode"] for job in jobs] == ["24000M", "48000M"]
     return weights(project)
 
 
@@ -398,7 +423,7 @@ def test_stops_what_it_started(tmp_path):
     cluster = Cluster(tmp_path / "cluster")
     with pytest.raises(ZeroDivisionError), cluster:
         cluster.run("sbatch", "--output=/dev/null", "--wrap", f"touch {tmp_path}/started; exec sleep 1000")
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while not (tmp_path / "started").exists() and time.monotonic() < end:
             time.sleep(0.1)
         pids = {int(path.read_text()) for path in (tmp_path / "cluster" / "run").glob("*.pid")}

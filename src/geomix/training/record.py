@@ -37,7 +37,7 @@ def code_version(root: Path | None = None) -> dict[str, Any]:
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(root), *arguments], check=True, capture_output=True, text=True, timeout=30
+            ["git", "-C", str(root), *arguments], check=True, capture_output=True, text=True, timeout=600
         ).stdout.strip()
 
     try:
