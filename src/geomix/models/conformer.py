@@ -110,8 +110,13 @@ class ConformerConfig:
         values = dict(values)
         _check_keys(cls, values, "model")
         inter = values.get("intermediate_ctc")
-        if isinstance(inter, Mapping):
+        if inter is not None:
+            if not isinstance(inter, Mapping):
+                raise UserError(f"model.intermediate_ctc: {inter!r} is not {{blocks: [...], weight, self_conditioning}}")
             _check_keys(IntermediateCTC, inter, "model.intermediate_ctc")
+            for key, kind in (("blocks", list | tuple), ("weight", int | float)):
+                if key in inter and not isinstance(inter[key], kind):
+                    raise UserError(f"model.intermediate_ctc.{key}: {inter[key]!r} is not of its kind")
             values["intermediate_ctc"] = IntermediateCTC(**{**inter, "blocks": tuple(inter["blocks"])})
         return cls(**values)
 
@@ -351,9 +356,9 @@ def load_model(folder: str | os.PathLike, device: torch.device | str = "cpu") ->
         raise UserError(
             f"{error.filename or folder / 'model.safetensors'}: no such file; give the folder of a trained model"
         ) from None
-    except (yaml.YAMLError, SafetensorError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, SafetensorError, OSError, ValueError, RecursionError) as error:
         raise UserError(
-            f"{folder}: its model.yaml or model.safetensors is damaged ({error}); make the model again"
+            f"{folder}: its model.yaml or model.safetensors is damaged ({' '.join(str(error).split())}); make the model again"
         ) from None
     if not isinstance(about, Mapping) or "model" not in about:
         raise UserError(f"{folder / 'model.yaml'}: no entry `model`; make the model again")

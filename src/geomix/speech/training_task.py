@@ -27,7 +27,7 @@ import torch
 from torch.nn import functional as F
 
 from geomix.errors import UserError
-from geomix.files import atomic_path, read_json, sha256, write_json
+from geomix.files import atomic_path, read_object, sha256, write_json
 from geomix.models.architectures import model_config
 from geomix.models.conformer import ConformerConfig, ConformerCTC, load_model, save_model
 from geomix.models.diagnostics import pair_diagnostics, watched_utterances
@@ -87,11 +87,24 @@ class PreparedData:
         )
 
     @functools.cached_property
+    def train_about(self) -> dict[str, Any]:
+        """The training split's summary, with all that a record says of it: read and checked before the training, not after."""
+        found = read_object(self.train_summary, "hash", "utterances", "seconds", "speed_histogram", "dropped")
+        lists = (
+            (found["dropped"].get(key) for key in ("too_short", "too_long"))
+            if isinstance(found["dropped"], dict)
+            else [0]
+        )
+        if not all(isinstance(ids, list) for ids in lists):
+            raise UserError(f"{self.train_summary}: does not list what was dropped: prepare the split again")
+        return found
+
+    @functools.cached_property
     def hashes(self) -> dict[str, str]:
         """Hashes of the splits read, of the normalisation and of the tokenizer: with the settings, all that matters."""
         return {
-            "train": read_json(self.train_summary, "hash")["hash"],
-            "dev": read_json(self.dev_summary, "hash")["hash"],
+            "train": self.train_about["hash"],
+            "dev": read_object(self.dev_summary, "hash")["hash"],
             "normalisation": sha256(self.normalisation),
             "tokenizer": sha256(Path(self.tokenizer) / "tokenizer.model"),
         }
@@ -164,6 +177,11 @@ class SpeechTask:
         store = open_features(data.train_features)
         utterances = read_manifest(data.train_manifest)
         lengths = store.lengths
+        if missing := [u.id for u in utterances if u.id not in lengths]:
+            raise UserError(
+                f"{data.train_features[0]}: no features of {len(missing)} utterances of {data.train_manifest} (first: "
+                f"{missing[0]}): compute them again"
+            )
         encoded = {text: tuple(self.tokenizer.encode(text)) for text in {u.text for u in utterances}}
         examples = [Example(u.id, u.samples, lengths[u.id], encoded[u.text]) for u in utterances]
         kept, dropped = split_alignable(
@@ -180,6 +198,10 @@ class SpeechTask:
 
         self.dev_store = open_features(data.dev_features)
         dev = [utterance for manifest in data.dev_manifests for utterance in read_manifest(manifest)]
+        if missing := [u.id for u in dev if u.id not in self.dev_store]:
+            raise UserError(
+                f"{data.dev_features[0]}: no features of {len(missing)} utterances of dev (first: {missing[0]}): compute them again"
+            )
         self._references = {utterance.id: utterance.text for utterance in dev}
         self._dev_tokens = {utterance.id: self.tokenizer.encode(utterance.text) for utterance in dev}
         self._subsampled = model.subsampled_lengths
@@ -359,7 +381,7 @@ def _record(
     settings: Mapping[str, Any], data: PreparedData, about: Mapping[str, Any], task: SpeechTask, parameters: int
 ) -> dict[str, Any]:
     """The part of the run record that says what was trained on what."""
-    train, arm, seed = read_json(data.train_summary), about["arm"], settings["seed"]
+    train, arm, seed = data.train_about, about["arm"], settings["seed"]
     return {
         "run": about["run"],
         "corpus": about["corpus"],
