@@ -8,7 +8,7 @@ export PYTHONUNBUFFERED := 1
 # a thread a test process: two tests side by side use two cores better than one test on both
 SIDE_BY_SIDE := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(( $(CORES) < 4 ? $(CORES) : 4 )) --dist loadfile
 
-.PHONY: help env espnet espnet-test demo test lint debian-packages slurm-test faults granite-mutations fuzz clean-demo
+.PHONY: help env espnet espnet-test demo test lint debian-packages slurm-test faults gpu-test granite-mutations fuzz clean-demo
 
 help: ## what can be made here
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
@@ -86,6 +86,9 @@ slurm-test: .venv/.test-stamp debian-packages ## the study and its interruptions
 
 faults: .venv/.test-stamp ## kill trainings at 20 random moments and run on: everything byte-identical?
 	$(BIN)/python -m tests.faults.harness --kills 20
+
+gpu-test: ## every kernel, a step of each arm and a short training on this machine's GPU (under ten minutes; plain python3)
+	PYTHONPATH=src $(PYTHON) -m tests.gpu --out results/bench
 
 granite-mutations: .venv/.test-stamp ## each fault that a Granite implementation may have, put in and caught
 	$(BIN)/python -m tests.granite_mutations

@@ -5,6 +5,7 @@ rule decode:
     input:
         model=f"{ARM}/model.safetensors",
         config=f"{ARM}/model.yaml",
+        source=lambda wildcards: f"{ARM}/mixer_source.py" if wildcards.arm in OWN_MIXERS else [],
         tokenizer=f"{ARM}/tokenizer.model",
         manifest=lambda wildcards: MANIFESTS[wildcards.set],
         features=lambda wildcards: features_of(wildcards.set),

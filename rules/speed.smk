@@ -1,6 +1,6 @@
 # The speed probe (e00): each piece in a process of its own, one at a time (a piece takes all cores), then the table.
 
-from geomix.studies.speed_probe import PIECES
+from geomix.benchmarks.speed.pieces import PIECES
 
 
 localrules:

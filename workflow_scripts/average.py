@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from geomix.errors import exit_with_sentence
-from geomix.speech.training_task import average_arm
+from geomix.speech.training import average_arm
 from geomix.training.averaging import Selection
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from geomix.errors import exit_with_sentence
-from geomix.speech.training_task import decode_set
+from geomix.speech.decoding import decode_set
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):

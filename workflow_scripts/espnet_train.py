@@ -8,6 +8,7 @@ from geomix.espnet_track.launch import train
 from geomix.models.arms import check_arm
 from geomix.settings import about_training, training_settings
 from geomix.training.averaging import Selection
+from geomix.training.record import About
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
@@ -17,7 +18,7 @@ if __name__ == "__main__":
         train(
             training_settings(config, arm, int(snakemake.wildcards.seed), "espnet"),
             EspnetData.of(snakemake.input),
-            about=about_training(config, arm),
+            about=About(**about_training(config, arm)),
             out=Path(snakemake.output.record).parent,
             dev_features=Path(snakemake.input.dev_features),
             selection=Selection(training["keep_best"], training["best_by"]),

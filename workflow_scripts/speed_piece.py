@@ -1,7 +1,7 @@
 """Rule speed_piece: one piece of the speed probe."""
 
+from geomix.benchmarks.speed.measure import measure_piece
 from geomix.errors import exit_with_sentence
-from geomix.studies.speed_probe import measure_piece
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):

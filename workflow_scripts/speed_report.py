@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from geomix.benchmarks.speed.page import build_report
 from geomix.errors import exit_with_sentence
-from geomix.studies.speed_probe import build_report
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):

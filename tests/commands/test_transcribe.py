@@ -7,7 +7,8 @@ import torch
 
 from geomix.cli import main
 from geomix.commands.transcribe import cut
-from geomix.models.conformer import ConformerConfig, ConformerCTC, save_model
+from geomix.models.conformer import ConformerConfig, ConformerCTC
+from geomix.models.saved import save_model
 from geomix.speech.decoding import collapse
 from geomix.speech.features import log_mel
 from geomix.speech.tokenizer import Tokenizer, train_tokenizer
@@ -40,7 +41,7 @@ def test_text_is_that_of_the_models_most_probable_path(model, tmp_path, capsys):
     main(["transcribe", str(model), *paths, "--device", "cpu"])
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [name for name, _ in lines] == paths
-    from geomix.models.conformer import load_model
+    from geomix.models.saved import load_model
 
     network, tokenizer = load_model(model), Tokenizer.load(model)
     for path, text in lines:

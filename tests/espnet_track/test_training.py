@@ -17,18 +17,21 @@ from geomix.espnet_track.data import write_training_shapes
 from geomix.espnet_track.settings import training_config
 from geomix.files import read_json
 from geomix.settings import settings_hash
+from geomix.speech.decoding import decode_set
 from geomix.speech.scoring import read_text
-from geomix.speech.training_task import decode_set
 from geomix.training.averaging import Selection
 from geomix.training.progress import read_log
+from geomix.training.record import About, RunRecord
 from geomix.training.store import state_folder
 from tests.espnet_track.conftest import ARMS
 
 pytestmark = pytest.mark.espnet
 
+PUBLISHED = Path(__file__).resolve().parents[2] / "results/published"
+
 
 def about(arm):
-    return {"run": "smoke", "corpus": "smoke", "arm": arm, "gated": False, "unmatched": None}
+    return About("smoke", arm, "smoke")
 
 
 ALL = Selection(10, "dev_cer")
@@ -47,6 +50,9 @@ def train(prepared, arm, root, selection=ALL, **training):
 def test_an_arm_trains_and_is_decoded_in_both_codes(stats, in_process, tmp_path, arm):
     settings, out = train(stats, arm, tmp_path, epochs=1)
     record = read_json(out / "record.json")
+    # the keys of records that are published, whose readers stay
+    assert set(record) == set(read_json(PUBLISHED / "an4/espnet/grassmann/seed0/record.json"))
+    RunRecord.read(out / "record.json")
     assert record["settings"] == settings
     assert settings_hash(settings, record["data"]["hashes"]) == record["settings_hash"]
     assert (record["track"], record["arm"], record["epochs"], record["attempts"]) == ("espnet", arm, 1, 1)

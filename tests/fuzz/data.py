@@ -243,19 +243,19 @@ class Prepared(Corpus):
 def _read_as_training(out: Path) -> None:
     import torch
 
-    from geomix.speech.augmentation import SpecAugment
-    from geomix.speech.training_task import PreparedData, SpeechTask, build_model
+    from geomix.speech.prepared import PreparedData, read_counts, read_dropped
+    from geomix.speech.training import build_model, make_task
+    from tests.fuzz.results import settings
 
     features = [out / "features/train.f32"]
     data = PreparedData(
         *(out / f"{split}-0/split.json" for split in ("train", "dev")), out / "train-0/manifest/train.tsv", features,
         [out / "train-0/manifest/train.tsv"], features, out / "normalisation.json", out / "tokenizer",
     )  # fmt: skip
-    model = {"width": 8, "blocks": 1, "ff_dim": 8, "kernel": 3, "subsampling": 4, "mixer": {"mixer": "none"}}
-    _, network = build_model({"seed": 0, "model": model}, Tokenizer.load(data.tokenizer), data.normalisation)
-    options = {"augmentation": SpecAugment(), "seed": 0, "device": torch.device("cpu"), "flops_per_audio_second": 1.0}
-    task = SpeechTask(network.eval(), data, batch_bins=50_000, **options)
+    _, network = build_model(settings(), Tokenizer.load(data.tokenizer), data.normalisation)
+    task = make_task(settings(), data, network.eval(), torch.device("cpu"), 1.0)
     network(**task.batches(1)[0].inputs)
+    read_counts(data.train_summary), read_dropped(data.train_summary)
     metrics = task.evaluate(network)
     if data.hashes.keys() != {"train", "dev", "normalisation", "tokenizer"} or not np.isfinite(metrics["dev_loss"]):
         raise Fault(f"hashes {data.hashes}, metrics {metrics}")

@@ -123,25 +123,35 @@ def trained() -> Path:
 OUT = Path("results/fuzz/own/no_mixer/seed0")
 
 
+def settings() -> dict[str, Any]:
+    """Settings of the smallest training of the own track: those of config/smoke.yaml without a mixer, smaller still."""
+    from geomix.settings import load, training_settings
+    from tests.conftest import ROOT
+
+    found = training_settings(load(ROOT / "config/smoke.yaml", base=ROOT / "config.yaml"), "no_mixer", 0, "own")
+    found["model"] |= {"width": 8, "blocks": 1, "ff_dim": 8, "kernel": 3}
+    found["training"] |= {"epochs": 2, "batch_bins": 100_000, "accumulation": 1, "warmup": 4}
+    return found
+
+
 def train() -> None:
     """Train, average, decode and score in the current folder, as the rules do; what is finished is restored."""
+    from geomix.speech.decoding import decode_set
     from geomix.speech.manifest import read_manifest
+    from geomix.speech.prepared import PreparedData
     from geomix.speech.scoring import read_text, score_texts, write_score
-    from geomix.speech.training_task import PreparedData, average_arm, decode_set, train_arm
+    from geomix.speech.training import average_arm, train_arm
     from geomix.training.averaging import Selection
+    from geomix.training.options import TrainerOptions
+    from geomix.training.record import About
 
     data, selection = Path("data"), Selection(2, "dev_cer")
-    settings = {
-        "track": "own", "seed": 0, "versions": {"model": 1, "mixer": 1}, "augmentation": {}, "features": {},
-        "model": {"width": 8, "blocks": 1, "ff_dim": 8, "kernel": 3, "subsampling": 4, "mixer": {"mixer": "none"}},
-        "training": {"epochs": 2, "batch_bins": 100_000, "accumulation": 1, "warmup": 4, "schedule": "warmup"},
-    }  # fmt: skip
     prepared = PreparedData(
         data / "train-0/split.json", data / "dev-0/split.json", data / "train.tsv", [data / "train-0/features.f32"],
         [data / "dev-0/manifest/dev.tsv"], [data / "dev-0/features.f32"], data / "normalisation.json", data / "tokenizer",
     )  # fmt: skip
-    about = {"run": "fuzz", "corpus": "fuzz", "arm": "no_mixer"}
-    train_arm(settings, prepared, about=about, out=OUT, selection=selection, detect_after=None, device="cpu")
+    options = TrainerOptions(selection, None, 10.0, 50)
+    train_arm(settings(), prepared, about=About("fuzz", "no_mixer", "fuzz"), options=options, out=OUT, device="cpu")
     average_arm(OUT / "epochs.json", data / "tokenizer", OUT, selection)
     test = data / "test-0/manifest/test.tsv"
     decode_set(OUT, test, [data / "test-0/features.f32"], OUT / "hyp/test/text", device="cpu")

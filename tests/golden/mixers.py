@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from geomix.mixers import Frames, make_mixer
-from geomix.mixers.arguments import ARGUMENTS
+from geomix.mixers.registry import MIXERS
 from tests.golden.store import FOLDER, Case, Values, figures
 
 FILE = FOLDER / "mixers.json"
@@ -33,9 +33,19 @@ _PAIR: dict[str, dict[str, Any]] = {
     # as the language model's blocks of norm: post have it
     "pair, wedge, causal, blend": {"two_sided": False, "gate": "blend"},
 }
+_MULTIVECTOR: dict[str, dict[str, Any]] = {
+    "multivector_attention": {"heads": 2, "signature": [2, 0, 0]},
+    "multivector_attention, causal, a temperature a grade": {
+        "heads": 1, "signature": [2, 1, 0], "grades": [0, 1], "temperature": "grade", "causal": True,
+    },
+    "multivector_attention, dot, rotors, values": {
+        "heads": 1, "temperature": "dot", "rotors": True, "value_terms": 2,
+    },
+}  # fmt: skip
 INSTANCES: dict[str, dict[str, Any]] = {
     "attention": {"mixer": "attention", "heads": 2},
     "blocked_attention": {"mixer": "blocked_attention", "heads": 2, "context": 4},
+    **{name: {"mixer": "multivector_attention", **arguments} for name, arguments in _MULTIVECTOR.items()},
     **{name: {"mixer": "pair", "rank": 5, "offsets": [1, 2, 4], **arguments} for name, arguments in _PAIR.items()},
 }
 """Case -> the arguments of its mixer. An empty slot (`none`) computes nothing."""
@@ -64,7 +74,7 @@ def unsettled(module: nn.Module) -> nn.Module:
 
 def gradients(loss: Tensor, module: nn.Module, *inputs: Tensor) -> list[Tensor]:
     """Gradients of a loss, of the inputs and of every parameter."""
-    wanted = [*inputs, *module.parameters()]
+    wanted = [*inputs, *(p for p in module.parameters() if p.requires_grad)]
     found = torch.autograd.grad(loss, wanted, allow_unused=True)
     return [torch.zeros_like(x) if grad is None else grad for x, grad in zip(wanted, found, strict=True)]
 
@@ -89,6 +99,6 @@ def compute(arguments: dict[str, Any]) -> Values:
 
 
 CASES = [
-    Case(name, arguments["mixer"], ARGUMENTS[arguments["mixer"]].version, functools.partial(compute, arguments))
+    Case(name, arguments["mixer"], MIXERS[arguments["mixer"]].arguments.version, functools.partial(compute, arguments))
     for name, arguments in INSTANCES.items()
 ]

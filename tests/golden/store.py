@@ -78,7 +78,7 @@ def fault(case: Case, stored: Golden | None, values: Values) -> str | None:
     if _equal(stored.values, values):
         return None
     return (
-        f"{case.name}: its output has changed: raise its version (src/geomix/mixers/arguments.py or settings/trainings.py "
+        f"{case.name}: its output has changed: raise its version (its arguments.py in src/geomix/mixers or settings/trainings.py "
         f"MODEL_VERSIONS), then write the golden values anew with `{WRITE}`"
     )
 

@@ -6,7 +6,8 @@ import os
 import torch
 
 from geomix.algebra import Algebra
-from geomix.kernels.product import fused, naive, product, seed_forms
+from geomix.benchmarks import reference_forms
+from geomix.kernels.product import fused, naive, product
 
 CASES = [
     Algebra.truncated(3, 3), Algebra.truncated(4, 3), Algebra.truncated(4, 4), Algebra.truncated(5, 3),
@@ -68,7 +69,7 @@ def main():
     split = [error(o, t) for o, t in zip(fused.backward(large.product(), x, y, g), truth, strict=True)]
     x, y = torch.randn(2, 32, algebra.dim)
     truth = naive.bilinear(algebra.product(), x.t().double(), y.t().double()).t()
-    atomic = error(seed_forms.atomic(algebra.product(), x, y), truth)
+    atomic = error(reference_forms.atomic(algebra.product(), x, y), truth)
     print(json.dumps({"rows": rows, "autograd": autograd, "split": split, "atomic": atomic}))
 
 

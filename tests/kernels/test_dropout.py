@@ -43,3 +43,9 @@ def test_one_drops_everything_and_no_other_number_is_a_probability():
     for p in (-0.1, 1.5, float("nan")):
         with pytest.raises(ValueError, match="from 0 to 1"):
             dropout(torch.ones(3), p)
+
+
+def test_draws_lie_where_the_input_does_whatever_the_default_device_is():
+    with torch.device("meta"):
+        assert dropout(torch.ones(5, 7, device="cpu"), 0.5).device.type == "cpu"
+    assert dropout(torch.ones(5, 7, device="meta"), 0.5).shape == (5, 7)

@@ -193,3 +193,17 @@ def test_triton_sources_are_in_no_file(tmp_path, monkeypatch):
     assert len({id(kernel) for kernel in results}) == 1
     assert "def kernel(a, b, out" in inspect.getsource(results[0].fn)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("place", ["/proc/none", "below a file"])
+def test_triton_gets_a_folder_of_its_own_where_its_cache_cannot_be_written(tmp_path, monkeypatch, place):
+    from geomix.kernels import launch
+
+    (tmp_path / "a file").write_text("")
+    asked = place if place.startswith("/") else str(tmp_path / "a file" / "cache")
+    for kept, expected in ((str(tmp_path / "fine"), True), (asked, False)):
+        monkeypatch.setenv("TRITON_CACHE_DIR", kept)
+        launch.writable_cache.cache_clear()
+        launch.writable_cache()
+        assert (os.environ["TRITON_CACHE_DIR"] == kept) is expected and os.path.isdir(os.environ["TRITON_CACHE_DIR"])
+    launch.writable_cache.cache_clear()

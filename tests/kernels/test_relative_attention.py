@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from geomix.kernels.relative_attention import attend, blocked, blocked_attend, rel_shift
+from geomix.kernels.relative_attention import attend, blocked, blocked_attend, rel_shift, relative_attend
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 9])
@@ -43,3 +43,12 @@ def test_dropout_of_the_weights_has_the_right_mean_and_matching_gradient():
     (grad,) = torch.autograd.grad(y.sum(), v)
     # linear in v: the gradient's sum is the output's, only if both used the same mask
     torch.testing.assert_close(grad.sum(), y.sum())
+
+
+def test_fake_tensors_give_shapes():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        q = torch.empty(2, 5, 2, 4)
+        p, u = torch.empty(9, 2, 4), torch.empty(2, 4)
+        assert relative_attend(q, q, q, p, u, u, torch.tensor([5, 3])).shape == q.shape

@@ -6,9 +6,10 @@ import torch
 from geomix.errors import UserError
 from geomix.models.architectures import model_config
 from geomix.models.arms import arm_sizes
-from geomix.models.conformer import ConformerCTC, load_model, save_model
+from geomix.models.conformer import ConformerCTC
 from geomix.models.flops import parameter_count, train_flops_per_audio_second
 from geomix.models.granite.encoder_ctc import GraniteEncoderCTC
+from geomix.models.saved import load_model, save_model
 from geomix.settings import load, training_settings
 from tests.conftest import ROOT
 

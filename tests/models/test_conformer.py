@@ -9,9 +9,11 @@ import yaml
 from torch import nn
 
 from geomix.errors import UserError
-from geomix.models.conformer import ConformerConfig, ConformerCTC, IntermediateCTC, load_model, save_model
+from geomix.models.config.conformer import IntermediateCTC
+from geomix.models.conformer import ConformerConfig, ConformerCTC
 from geomix.models.ctc import ctc_loss
 from geomix.models.flops import parameter_count
+from geomix.models.saved import load_model, save_model
 from geomix.models.subsampling import Conv2dSubsampling, subsampled_length
 
 ARMS = {

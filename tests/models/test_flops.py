@@ -5,7 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from geomix.kernels.relative_attention import attend
-from geomix.mixers import relative_attention
+from geomix.mixers.attention import module as relative_attention
 from geomix.models.conformer import ConformerConfig, ConformerCTC
 from geomix.models.flops import macs_per_frame, train_flops_per_audio_second
 

@@ -7,7 +7,7 @@ import pytest
 
 from geomix.errors import UserError
 from geomix.mixers import PairMixer
-from geomix.mixers.arguments import CausalPair
+from geomix.mixers.pair.arguments import CausalPair
 from geomix.settings import language_training_settings, language_trainings_of, load, resolve, settings_hash, stages
 from tests.conftest import ROOT
 

@@ -6,6 +6,7 @@ from typing import Literal, get_args, get_origin
 import pytest
 
 from geomix.settings import load, resolve
+from geomix.settings.arms import OWN
 from geomix.settings.base import STAGES, Section
 from geomix.settings.pages import keys, reach_of
 from geomix.settings.stages import GENERATED, stage_settings
@@ -26,6 +27,8 @@ SPECIAL = {
     "model.intermediate_ctc.blocks": [4],
     "arms.NAME.heads": 8,
     "arms.NAME.width": 288,
+    "arms.NAME.grades": [0, 1],
+    "language.arms.NAME.grades": [0, 1],
     "language.arms.NAME.heads": 8,
     "language.model.width": 512,
     "language.corpus.vocabulary": 5000,
@@ -71,17 +74,22 @@ MEASURED = [("arms.NAME.gated", "attention"), ("language.arms.NAME.gated", "atte
 
 
 @pytest.fixture(scope="module")
-def full():
+def full(tmp_path_factory):
     """A configuration in which every key has something to change."""
     config = load(ROOT / "config" / "granite.yaml", base=ROOT / "config.yaml")
     config["arms"]["blocked"] = {"mixer": "blocked_attention"}
+    (own := tmp_path_factory.mktemp("own") / "mine.py").write_text("class Mine:\n    pass\n")
+    config["arms"]["own"] = {"mixer": f"{own}:Mine"}
+    config["arms"]["multivectors"] = {"mixer": "multivector_attention"}
     config["arms"]["free"] = {"mixer": "pair", "rank": 8}
     config["arms"]["granite"] = {"architecture": "granite_encoder", "unmatched": True}
     config["study"] |= {
-        "arms": ["attention", "grassmann", "symmetric", "no_mixer", "blocked", "granite"],
+        "arms": ["attention", "grassmann", "symmetric", "no_mixer", "blocked", "multivectors", "own", "granite"],
         "track_seeds": {"espnet": [0]},
     }
     config["model"]["intermediate_ctc"] = {"blocks": [8], "weight": 0.3, "self_conditioning": False}
+    config["language"]["arms"]["multivectors"] = {"mixer": "multivector_attention"}
+    config["language"]["study"]["arms"] = [*config["language"]["study"]["arms"], "multivectors"]
     config["language"]["arms"]["grassmann_free"] = {"mixer": "pair", "rank": 16}
     config["algebra"]["speech"] = {"arms": ["wide_scalar", "clifford"], "seeds": [0], "epochs": 2}
     return resolve(config)
@@ -104,7 +112,7 @@ def place_of(config, key):
 
 
 def of_kind(arm, kind):
-    return kind in (arm.get("architecture"), arm.get("mixer"))
+    return kind in (arm.get("architecture"), OWN if ":" in arm.get("mixer", "") else arm.get("mixer"))
 
 
 def moved(value, annotation):

@@ -1,8 +1,8 @@
 """The training loop: ESPnet's semantics, and exact resume after every kind of interruption."""
 
+import dataclasses
 import errno
 import itertools
-import json
 import math
 import multiprocessing
 import os
@@ -17,9 +17,13 @@ from safetensors.torch import load_file
 from torch import nn
 
 from geomix.errors import UserError
+from geomix.settings.base import extra_of
+from geomix.settings.speech import TrainerKeys
 from geomix.tensors import load_state
+from geomix.training.averaging import Selection
 from geomix.training.checkpoints import Identity
-from geomix.training.loop import TrainingSettings, prefetch
+from geomix.training.options import TrainingSettings
+from geomix.training.prefetch import prefetch
 from geomix.training.progress import LOG, read_log
 from geomix.training.schedules import warmup_rate
 from geomix.training.seeding import seed_all
@@ -119,11 +123,19 @@ def test_log_has_what_a_person_wants_to_know(undisturbed, tmp_path, capsys):
 
 def test_settings_are_checked_by_name():
     with pytest.raises(UserError, match=r"training\.epoch is not a setting"):
-        TrainingSettings.from_dict({"epoch": 3})
-    with pytest.raises(UserError, match=r"training\.optimizer is 'sgd': use one of adam, adamw"):
-        TrainingSettings.from_dict({"optimizer": "sgd"})
-    with pytest.raises(UserError, match=r"training\.warmup is 0"):
-        TrainingSettings.from_dict({"warmup": 0})
+        TrainingSettings.from_dict({**SETTINGS, "epoch": 3})
+    with pytest.raises(UserError, match=r"training\.warmup is not given: a training takes resolved settings"):
+        TrainingSettings.from_dict({key: value for key, value in SETTINGS.items() if key != "warmup"})
+
+
+def test_the_loop_reads_all_that_decides_the_weights_and_nothing_else():
+    """The settings' types have the keys and defaults; a key that reaches training must be one of the loop's."""
+    that_train = {
+        name: field for name, field in TrainerKeys.model_fields.items() if "train" in extra_of(field).get("reach", ())
+    }
+    fields = dataclasses.fields(TrainingSettings)
+    assert {field.name for field in fields} == set(that_train)
+    assert all(field.default is dataclasses.MISSING for field in fields)
 
 
 # -- interruptions
@@ -231,7 +243,7 @@ def test_a_folder_of_other_settings_is_refused(tmp_path):
 def test_a_finished_run_keeps_the_weights_that_its_own_selection_kept(undisturbed, tmp_path):
     trainer(tmp_path).run()
     for keep in (1, 3):
-        summary = trainer(tmp_path, keep_best=keep).run()
+        summary = trainer(tmp_path, selection=Selection(keep, "dev_loss")).run()
         assert len(summary.best) == keep and kept(tmp_path) == undisturbed[0]
 
 
@@ -329,11 +341,3 @@ def test_prefetch_keeps_the_order_and_passes_errors_on():
             seen.append(batch)
             assert waited >= 0
     assert seen == [1, 2, 3]
-
-
-def test_defaults_are_the_librispeech_recipe():
-    settings = TrainingSettings()
-    assert (settings.epochs, settings.accumulation, settings.optimizer, settings.clip) == (70, 4, "adam", 5.0)
-    assert (settings.learning_rate, settings.warmup, settings.weight_decay) == (2e-3, 15000, 1e-6)
-    assert (settings.keep_best, settings.best_by, settings.precision) == (10, "dev_cer", "auto")
-    assert json.dumps(SETTINGS)  # the toy's settings are what a config can hold

@@ -18,12 +18,15 @@ from geomix.training import store
 from geomix.training.averaging import Epochs, Selection
 from geomix.training.checkpoints import LAYOUT, Identity, load_state
 from geomix.training.progress import LOG, read_log
+from geomix.training.record import Origin
 from geomix.training.store import Request, User, forget, opened, state_folder, stored
-from tests.training.toy import Task, terminate_at, trainer
+from tests.training.toy import ROOM, Task, terminate_at, trainer
 
 USER = User("study", "own", "pair", 0)
 DATA = {"train": "1", "dev": "2"}
-ROOM = Selection(2, "dev_loss")
+ORIGIN = Origin(
+    commit="abc", dirty=False, device="d", cpu="c", threads=1, packages={}, device_flops={"value": 1.0}, finished="now"
+)
 
 
 def settings_of(epochs=3, **training):
@@ -34,15 +37,14 @@ def train(root, user=USER, selection=ROOM, task=None, schedule="warmup", **train
     """The toy through the store, as the trainings of the studies go: (state folder, summary)."""
     settings = settings_of(**training)
     request = Request(settings, DATA, user, LAYOUT, selection, schedule)
-    chosen = {"keep_best": selection.keep_best, "best_by": selection.best_by}
-    options = {**settings["training"], **chosen, "schedule": schedule}
+    options = {**settings["training"], "schedule": schedule}
     options.pop("later", None)  # a key that the toy's trainer does not know
     with opened(root, request) as found:
         identity = Identity(found.folder.name, {**settings, "hashes": DATA})
-        run = trainer(found.folder, task or Task(), identity=identity, **options)
+        run = trainer(found.folder, task or Task(), identity=identity, selection=selection, **options)
         run.name = user.name
         summary = run.run()
-        found.finish(summary.metrics, {"commit": "abc"})
+        found.finish(summary.metrics, ORIGIN)
     return found.folder, summary
 
 

@@ -10,20 +10,26 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from geomix.training.averaging import Selection
 from geomix.training.checkpoints import Identity
-from geomix.training.loop import Batch, Trainer, TrainingSettings
+from geomix.training.loop import Trainer
+from geomix.training.options import TrainerOptions, TrainingSettings
 from geomix.training.seeding import generator, seed_all
+from geomix.training.task import Batch
 
 SETTINGS = dict(
     epochs=3,
+    max_updates=None,
     accumulation=3,
+    optimizer="adam",
     learning_rate=0.01,
+    weight_decay=1e-6,
+    schedule="warmup",
     warmup=4,
-    keep_best=2,
-    best_by="dev_loss",
-    detect_after=None,
-    log_every=1,
+    clip=5.0,
+    precision="fp32",
 )
+ROOM = Selection(2, "dev_loss")
 
 
 class Model(nn.Module):
@@ -42,7 +48,7 @@ class Task:
     """
 
     unit, flops_per_unit, floor = "items", 1000.0, None
-    smaller_batches = "lower batch_size"
+    size, smaller_batches = "ten batches", "lower batch_size"
 
     def __init__(self, seed: int = 0, spoil: Callable | None = None, metrics: dict | None = None, count: int = 10):
         self.seed, self.spoil, self.metrics, self.count = seed, spoil, metrics, count
@@ -82,11 +88,14 @@ class Task:
         return {"dev_loss": float(model(x, x.sum(1))["loss"]), **(self.metrics or {})}
 
 
-def trainer(folder, task=None, seed=0, identity=None, **settings) -> Trainer:
+def trainer(
+    folder, task=None, seed=0, identity=None, selection=ROOM, detect_after=None, save_minutes=10.0, **settings
+) -> Trainer:
     return Trainer(
         Model(seed),
         task or Task(seed),
         TrainingSettings.from_dict({**SETTINGS, **settings}),
+        TrainerOptions(selection, detect_after, save_minutes, log_every=1),
         state_dir=folder,
         identity=identity or Identity(f"toy {seed}", {"seed": seed, "training": {"learning_rate": 0.01}}),
         seed=seed,

@@ -27,7 +27,7 @@ def test_every_arm_goes_from_flac_to_table_at_full_width(project, data_dir, monk
     try:
         project.snakemake("--configfile", "config/fixture.yaml", "--cores", "2")
         run = project.path("results", "fixture")
-        corpus = json.loads(project.path("data", "librispeech_fixture", "corpus.json").read_text())
+        corpus = json.loads((run / "corpus.json").read_text())
         assert {name: split["utterances"] for name, split in corpus["splits"].items()} == {
             "train": 15,
             "dev": 10,

@@ -182,6 +182,9 @@ CHANGED = {
     # text of the overlay -> jobs: neutral keys, then those of one stage after the other
     "training: {threads: 2, log_every: 3, save_minutes: 1, device: cpu, detect_after: 9}": set(),
     "corpus: {expected: {train: {utterances: 48}}}": {"check_corpus", "report", "speech"},
+    "corpus: {speed_factors: [1.0]}": PAGES | GATE | chains() | {"describe_study", "features train", "tokenizer", "normalisation", "espnet_stats", "check_corpus", "prepare_split train", *(f"espnet_data {split}" for split in ("train", "dev", "test", "other"))},
+    "features: {dtype: float16}": {"describe_study", "normalisation", *(f"features {split}" for split in ("train", "dev", "test", "other"))} | PAGES | GATE | chains(),
+    "tokenizer: {kind: char}": {"describe_study", "tokenizer", "espnet_stats", *(f"espnet_data {split}" for split in ("train", "dev", "test", "other"))} | PAGES | GATE | chains(),
     "hypothesis: another": {"describe_study", *PAGES},
     "references: [{system: a, source: b, wer: {test: 1.0}}]": {"describe_study", *PAGES},
     "comparison: {resamples: 200}": {"describe_study", *PAGES},

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from geomix.errors import UserError
+from geomix.mixers.own.source import HASH
 from geomix.settings import load
 
 
@@ -35,11 +36,12 @@ def run(arguments: argparse.Namespace) -> None:
     width = max(len(size.arm) for size in sizes)
     print(f"{'arm':{width}}  {'parameters':>11}  {'deviation':>9}  {'GFLOP/audio-s':>13}  mixer")
     for size in sizes:
-        mixer = " ".join(str(v) if k == "mixer" else f"{k}={v}" for k, v in size.mixer.items())
-        unmatched = size.unmatched or abs(size.deviation) > TOLERANCE
+        mixer = " ".join(str(v) if k == "mixer" else f"{k}={v}" for k, v in size.mixer.items() if k != HASH)
+        notes = "  (unmatched)" if size.unmatched or abs(size.deviation) > TOLERANCE else ""
+        notes += "  (counted from its linear maps)" if size.from_linear_maps else ""
         print(
             f"{size.arm:{width}}  {size.parameters:>11,}  {100 * size.deviation:>+8.2f}%  "
-            f"{size.flops_per_audio_second / 1e9:>13.2f}  {mixer}{'  (unmatched)' if unmatched else ''}"
+            f"{size.flops_per_audio_second / 1e9:>13.2f}  {mixer}{notes}"
         )
     run_arms = {name: config["arms"][name] for name in {"attention", *config["study"]["arms"]}}
     check_matched({**config, "arms": run_arms}, vocabulary)

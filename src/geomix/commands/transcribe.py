@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
     import torch
 
     from geomix.commands.recordings import finish, one_line, read_recording, told
-    from geomix.models.conformer import load_model
+    from geomix.models.saved import load_model
     from geomix.speech.decoding import greedy_decode
     from geomix.speech.features import N_FFT, log_mel
     from geomix.speech.tokenizer import Tokenizer

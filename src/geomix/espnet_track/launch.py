@@ -12,20 +12,21 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from geomix.errors import UserError
-from geomix.espnet_track.data import EspnetData, read_scp, read_shapes, write_training_shapes
+from geomix.espnet_track.data import EspnetData, read_shapes, write_training_shapes
 from geomix.espnet_track.environment import run_step
+from geomix.espnet_track.record import Trained, log_lines, origin_of, record_of
 from geomix.espnet_track.settings import criterion_of, stats_config, subsampling_of, training_config
 from geomix.files import atomic_path, folder_lock, read_object, write_json, write_text
 from geomix.settings import E_BRANCHFORMER
-from geomix.speech.manifest import SAMPLE_RATE
 from geomix.tensors import write_tensors
 from geomix.training.averaging import Epochs, Selection, write_averaging
 from geomix.training.progress import LOG, read_log, say
+from geomix.training.record import About, RunRecord
 from geomix.training.store import SETTINGS, Layout, Request, State, User, opened, plain
 
 CHECKPOINT = "checkpoint.pth"
@@ -39,15 +40,11 @@ def collect_stats(data: EspnetData, mels: int, threads: int = 1) -> None:
     run_step("stats", {"config": stats_config(data, mels)}, threads=threads)
 
 
-# what a record says of the job that made the weights
-_ORIGIN = ("commit", "dirty", "device", "cpu", "threads", "packages", "device_flops", "finished")
-
-
 def train(
     settings: Mapping[str, Any],
     data: EspnetData,
     *,
-    about: Mapping[str, Any],
+    about: About,
     state_root: Path = Path("state"),
     out: Path,
     selection: Selection,
@@ -55,62 +52,47 @@ def train(
     log_every: int = 50,
     threads: int = 1,
     device: str = "auto",
-) -> dict[str, Any]:
+) -> RunRecord:
     """Train one arm with ESPnet's trainer, or go on from its last whole epoch, and write what the train rule declares.
 
     Parameters
     ----------
-    settings, about, state_root, out, selection : as `geomix.speech.training_task.train_arm` has them
+    settings, about, state_root, out : as `geomix.speech.training.train_arm` has them
+    selection : the epochs whose weights stay on disk while this training runs
     dev_features : our features of the dev set (their data file), for the diagnostics of pair mixers
-
-    Returns
-    -------
-    The run record.
     """
     from geomix.training import devices
 
-    seed, training, out = settings["seed"], settings["training"], Path(out)
+    training, out = settings["training"], Path(out)
     gpu = devices.choose_device(device).type == "cuda"
     criterion_of(selection)  # before the store makes a folder
-    user = User(about["run"], settings["track"], about["arm"], seed)
+    user = User(about.run, settings["track"], about.arm, settings["seed"])
     request = Request(settings, data.hashes, user, LAYOUT, selection, training.get("schedule", "warmup"))
     with opened(Path(state_root), request) as found:
         state = found.folder
         shapes, dropped = write_training_shapes(data, subsampling_of(settings["model"]), state / "shapes")
-        batches = _batch_count(shapes, training["batch_bins"])
-        if batches < training["accumulation"]:
-            raise UserError(
-                f"training.accumulation {training['accumulation']}: an epoch has {batches} batches, and ESPnet makes no update: lower it or training.batch_bins"
-            )
+        batches = _batch_count(shapes, training)
         if dropped:
             say(f"{len(dropped)} utterances are too short for their transcripts and left out: {' '.join(dropped)}")
         config = training_config(
             settings, data, state, shapes, selection, gpu=gpu, batches=batches, log_every=log_every
         )
-        model = None
-        if settings["model"].get("architecture") != E_BRANCHFORMER:
-            model = {"model": _own_model(settings, data.tokenizer), "features": str(Path(dev_features).with_suffix(""))}
+        step = {"config": config, "diagnostics": _watched(settings, data, dev_features)}
         watch = _Watch(user.name, state / LOG, training, batches)
-        summary, attempts = _trained(found, {"config": config, "diagnostics": model}, watch, threads)
+        summary, attempts = _trained(found, step, watch, threads)
         summary["epochs"] = {int(epoch): values for epoch, values in summary["epochs"].items()}
-        record = _record(settings, data, summary, about, state, shapes, dropped, threads)
+        origin = origin_of(summary, threads)
         if len(summary["epochs"]) >= training["epochs"]:
-            record |= found.finish(summary["epochs"], {key: record[key] for key in _ORIGIN})
-        log = "".join(json.dumps(line) + "\n" for line in _log(state, summary, settings))
+            (origin,) = found.finish(summary["epochs"], origin)
+        lines = log_lines(state, summary, training["accumulation"])
+        log = "".join(json.dumps(line) + "\n" for line in lines)
 
-    metrics = plain(summary["epochs"])
     write_json(out / "diagnostics.json", summary["diagnostics"] or {"utterances": [], "start": [], "end": []})
     write_text(out / "log.jsonl", log)
-    write_json(out / "epochs.json", {"state": os.path.relpath(state), "epochs": metrics})
-    record |= {
-        "attempts": attempts["attempts"],
-        "peak_memory_bytes": attempts["peak_memory"],
-        "best_epochs": [
-            {"epoch": epoch, "score": metrics[str(epoch)][selection.best_by]}
-            for epoch in selection.best(summary["epochs"])
-        ],
-    }
-    write_json(out / "record.json", record)
+    write_json(out / "epochs.json", {"state": os.path.relpath(state), "epochs": plain(summary["epochs"])})
+    trained = Trained(settings, data, summary, attempts, selection, shapes[0], dropped)
+    record = record_of(about, trained, state, origin)
+    record.write(out / "record.json")
     return record
 
 
@@ -194,11 +176,23 @@ def _float(text: str | None) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
-def _batch_count(shapes: Sequence[Path], batch_bins: int) -> int:
+def _batch_count(shapes: Sequence[Path], training: Mapping[str, Any]) -> int:
     """Batches of an epoch, by our own batching of the same shapes (a check holds it against ESPnet's sampler)."""
     from geomix.speech.batching import numel_batches
 
-    return len(numel_batches(*read_shapes(shapes), batch_bins))
+    batches = len(numel_batches(*read_shapes(shapes), training["batch_bins"]))
+    if batches < training["accumulation"]:
+        raise UserError(
+            f"training.accumulation {training['accumulation']}: an epoch has {batches} batches, and ESPnet makes no update: lower it or training.batch_bins"
+        )
+    return batches
+
+
+def _watched(settings: Mapping[str, Any], data: EspnetData, dev_features: Path) -> dict[str, Any] | None:
+    """Our form of the model and our features of the dev set, for diagnostics; None for a model that has none of ours."""
+    if settings["model"].get("architecture") == E_BRANCHFORMER:
+        return None
+    return {"model": _own_model(settings, data.tokenizer), "features": str(Path(dev_features).with_suffix(""))}
 
 
 def _own_model(settings: Mapping[str, Any], tokenizer: Path) -> dict[str, Any]:
@@ -208,86 +202,6 @@ def _own_model(settings: Mapping[str, Any], tokenizer: Path) -> dict[str, Any]:
 
     vocab = Tokenizer.load(tokenizer).size
     return model_config({**settings["model"], "vocab": vocab, "seed": settings["seed"]}).to_dict()
-
-
-def _log(state: Path, summary: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """log.jsonl of a finished training: the steps as they were said, and behind each epoch's its line."""
-    steps = read_log(state / LOG) if (state / LOG).exists() else []
-    update = 0
-    for epoch, values in summary["epochs"].items():
-        yield from (line for line in steps if line["epoch"] == epoch)
-        update += values["batches"] // settings["training"]["accumulation"]
-        yield {
-            "kind": "epoch",
-            "epoch": epoch,
-            "update": update,
-            **{key: values[key] for key in ("train_loss", "dev_loss", "dev_cer")},
-            "seconds": round(values["seconds"], 3),
-            "data_wait": round((values["waited"] or 0.0) / max(values["train_seconds"], 1e-9), 5),
-        }
-
-
-def _record(
-    settings: Mapping[str, Any],
-    data: EspnetData,
-    summary: Mapping[str, Any],
-    about: Mapping[str, Any],
-    state: Path,
-    shapes: Sequence[Path],
-    dropped: Sequence[str],
-    threads: int,
-) -> dict[str, Any]:
-    """The run record, with the keys of the own track's."""
-    import datetime
-
-    from geomix.models.architectures import model_config
-    from geomix.models.flops import train_flops_per_audio_second
-    from geomix.speech.tokenizer import Tokenizer
-    from geomix.training import devices
-    from geomix.training.record import code_version
-
-    model, train = settings["model"], read_object(data.train_summary)
-    audio = sum(int(n) for n in read_scp(shapes[0]).values()) / SAMPLE_RATE
-    seconds = sum(values["train_seconds"] for values in summary["epochs"].values())
-    rate = audio * len(summary["epochs"]) / max(seconds, 1e-9)
-    flops = None
-    if "architecture" not in model:
-        vocab = Tokenizer.load(data.tokenizer).size
-        flops = train_flops_per_audio_second(model_config({**model, "vocab": vocab, "seed": settings["seed"]}))
-    updates = sum(values["batches"] // settings["training"]["accumulation"] for values in summary["epochs"].values())
-    return {
-        "run": about["run"],
-        "corpus": about["corpus"],
-        "track": "espnet",
-        "arm": about["arm"],
-        "seed": settings["seed"],
-        "gated": bool(about.get("gated")),
-        "unmatched": bool(about.get("unmatched")),
-        "mixer": dict(model.get("mixer") or {"mixer": model["architecture"]}),
-        "parameters": summary["parameters"],
-        "flops_per_audio_second": flops,
-        "settings": dict(settings),
-        "settings_hash": state.name,
-        "data": {key: train[key] for key in ("utterances", "seconds", "speed_histogram")} | {"hashes": data.hashes},
-        "dropped": {
-            "too_short": sorted([*dropped, *train["dropped"]["too_short"]]),
-            "too_long": len(train["dropped"]["too_long"]),
-        },
-        "audio_seconds_per_second": round(rate, 2),
-        **code_version(),
-        "device": summary["device"],
-        "cpu": devices.cpu_name(),
-        "threads": threads,
-        "packages": summary["packages"],
-        "epochs": len(summary["epochs"]),
-        "updates": updates,
-        "skipped_updates": updates - summary["updates"],
-        "wall_seconds": round(sum(values["seconds"] for values in summary["epochs"].values()), 2),
-        "mfu": None if flops is None else round(rate * flops / summary["device_flops"]["value"], 5),
-        "data_wait": round(sum(v["waited"] or 0.0 for v in summary["epochs"].values()) / max(seconds, 1e-9), 5),
-        "device_flops": summary["device_flops"],
-        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    }
 
 
 def average(epochs: Path, tokenizer: Path, out: Path, selection: Selection, *, threads: int = 1) -> dict[str, Any]:
@@ -304,7 +218,7 @@ def average(epochs: Path, tokenizer: Path, out: Path, selection: Selection, *, t
 
     from geomix.espnet_track.weights import from_espnet
     from geomix.models.architectures import model_config
-    from geomix.models.conformer import save_model
+    from geomix.models.saved import save_model
     from geomix.speech.tokenizer import copy_tokenizer
 
     out, choice = Path(out), Epochs.read(epochs)

@@ -6,10 +6,11 @@ asr_inference for decoding.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,16 @@ def main(request: Mapping[str, Any]) -> dict[str, Any]:
     encoder.register()
     schedule.register()
     values = {key: value for key, value in request.items() if key not in ("step", "threads")}
-    return _steps()[request["step"]](**values)
+    return _step(request["step"])(**values)
 
 
-def _steps() -> dict[str, Any]:
-    from geomix.espnet_track import agreement, speed
+def _step(name: str) -> Callable[..., dict[str, Any]]:
+    """A step by its name, or a function of another room by `module:function`."""
+    from geomix.espnet_track import agreement
 
+    if ":" in name:
+        module, function = name.split(":")
+        return getattr(importlib.import_module(module), function)
     return {
         "stats": train_step,
         "train": training_step,
@@ -49,8 +54,7 @@ def _steps() -> dict[str, Any]:
         "average": average_step,
         "decode": decode_step,
         "agreement": agreement.check,
-        "speed": speed.measure,
-    }
+    }[name]
 
 
 def train_step(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geomix.errors import UserError
+from geomix.mixers.own.source import is_own
 from geomix.settings import E_BRANCHFORMER, training_settings
 from geomix.training.averaging import Selection
 
@@ -93,6 +94,10 @@ def model_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
                 f"model.batch_norm {model['batch_norm']!r}: the track espnet has ESPnet's own: choose espnet"
             )
         mixer = dict(model["mixer"])
+        if is_own(mixer["mixer"]):
+            raise UserError(
+                f"mixer {mixer['mixer']!r} is a file of your own, which the track own alone trains: study: {{tracks: [own]}}"
+            )
         encoder = ENCODER
         conf = {
             "output_size": model["width"],

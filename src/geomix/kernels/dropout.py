@@ -28,7 +28,7 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
 def keep_mask(x: Tensor, p: float) -> tuple[Tensor, float]:
     """An int16 mask of x's shape, 1 with probability 1 - dropped / 65536, and the scale that undoes it."""
     dropped = round(p * 65536)
-    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device).random_(-(2**63), None)
     bits = words.view(torch.int16)[: x.numel()].view(x.shape)
     keep = torch.ge(bits, dropped - 32768, out=torch.empty_like(bits))  # a third of the time of a comparison to bool
     return keep, 65536 / (65536 - dropped)

@@ -1,38 +1,35 @@
 """What fits the mixer slot of a block: a module (x (B, T, width), frames) -> (B, T, width), or nothing.
 
-A mixer is a name and arguments, e.g. {"mixer": "pair", "kind": "symmetric"}; a new one is an entry of `registry.MIXERS` and
-of `arguments.ARGUMENTS`. The names below are imported when first asked for, so that reading the arguments imports no torch.
+A mixer is a name and arguments, e.g. {"mixer": "pair", "kind": "symmetric"}; a new one of the house is a folder here and a
+line of `registry.MIXERS`. The names below are imported when first asked for, so that reading arguments imports no torch.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from geomix.mixers.lazy import lazily
 
 if TYPE_CHECKING:
-    from geomix.mixers.blocked_attention import BlockedAttention
+    from geomix.mixers.attention.module import RelativeAttention
+    from geomix.mixers.blocked_attention.module import BlockedAttention
     from geomix.mixers.frames import Frames
-    from geomix.mixers.multivector_attention import MultivectorAttention
-    from geomix.mixers.pair import PairMixer
+    from geomix.mixers.multivector_attention.module import MultivectorAttention
+    from geomix.mixers.pair.module import PairMixer
     from geomix.mixers.registry import MIXERS, make_mixer
-    from geomix.mixers.relative_attention import RelativeAttention
 
-_HOME = {
-    "MIXERS": "registry",
-    "BlockedAttention": "blocked_attention",
-    "Frames": "frames",
-    "MultivectorAttention": "multivector_attention",
-    "PairMixer": "pair",
-    "RelativeAttention": "relative_attention",
-    "make_mixer": "registry",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-
+__getattr__ = lazily(
+    __name__,
+    {
+        "MIXERS": "registry",
+        "BlockedAttention": "blocked_attention.module",
+        "Frames": "frames",
+        "MultivectorAttention": "multivector_attention.module",
+        "PairMixer": "pair.module",
+        "RelativeAttention": "attention.module",
+        "make_mixer": "registry",
+    },
+)
 
 __all__ = [
     "MIXERS",

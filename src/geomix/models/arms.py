@@ -10,7 +10,7 @@ from typing import Any
 
 from geomix.errors import UserError
 from geomix.models.architectures import model_config
-from geomix.models.conformer import ConformerConfig
+from geomix.models.config.conformer import ConformerConfig
 from geomix.models.flops import parameter_count, train_flops_per_audio_second
 from geomix.settings import BASELINE, E_BRANCHFORMER
 
@@ -64,7 +64,10 @@ _BELONGS = {
 
 @dataclass(frozen=True)
 class ArmSize:
-    """One arm's size: exact parameters, their deviation from attention's (fraction), training FLOPs per audio-second."""
+    """One arm's size: exact parameters, their deviation from attention's (fraction), training FLOPs per audio-second.
+
+    from_linear_maps : whether the FLOPs of a user's own mixer are taken to be those of its linear maps
+    """
 
     arm: str
     mixer: dict[str, Any]
@@ -72,6 +75,7 @@ class ArmSize:
     deviation: float
     flops_per_audio_second: float
     unmatched: bool
+    from_linear_maps: bool = False
 
 
 def arm_sizes(config: Mapping[str, Any], vocab: int | None = None) -> list[ArmSize]:
@@ -94,6 +98,7 @@ def arm_sizes(config: Mapping[str, Any], vocab: int | None = None) -> list[ArmSi
                 deviation=count / reference - 1,
                 flops_per_audio_second=train_flops_per_audio_second(model),
                 unmatched=bool(definition.get("unmatched", False)),
+                from_linear_maps=getattr(model, "counted_from_linear_maps", False),
             )
         )
     return sizes

@@ -2,156 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import torch
-import yaml
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from geomix.errors import UserError
-from geomix.files import write_text
 from geomix.kernels.depthwise import depthwise_conv
 from geomix.kernels.dropout import dropout
-from geomix.mixers import Frames, RelativeAttention, make_mixer
+from geomix.mixers import Frames, make_mixer
+from geomix.models.config.conformer import ConformerConfig
+from geomix.models.config.lengths import shortest, subsampled_length
 from geomix.models.ctc import ctc_loss
-from geomix.models.subsampling import SUBSAMPLINGS, Conv2dSubsampling, shortest, subsampled_length
-from geomix.tensors import load_state, state_once, write_tensors
-
-
-@dataclass(frozen=True)
-class IntermediateCTC:
-    """CTC losses inside the encoder (arXiv 2102.03216), with self-conditioning on request (arXiv 2104.02724).
-
-    Attributes:
-        blocks: after which blocks, counted from 1 as in ESPnet; the last block is not among them.
-        weight: share w of the loss: (1 - w) final + w mean(intermediate).
-        self_conditioning: add a linear map of the intermediate posteriors to the stream.
-    """
-
-    blocks: tuple[int, ...]
-    weight: float = 0.5
-    self_conditioning: bool = True
-
-
-@dataclass(frozen=True)
-class ConformerConfig:
-    """Everything that determines a `ConformerCTC`, mixer included; the defaults are the parity recipe's (ESPnet, 15 x 256).
-
-    Attributes:
-        vocab: output units, blank included.
-        features: log-mel bins.
-        blocks, width, heads, ff_dim, kernel: sizes; `heads` is the default of an attention mixer.
-        subsampling: 4 (conv2d) or 8 (conv2d8).
-        dropout, positional_dropout, attention_dropout: probabilities.
-        batch_norm: "espnet" takes statistics over padded frames too, as ESPnet does; "masked" over real frames alone.
-        mixer: {"mixer": name, ...arguments}, see `geomix.mixers.make_mixer`.
-        seed: draws the signed mixer's table.
-        intermediate_ctc: see `IntermediateCTC`.
-    """
-
-    vocab: int
-    features: int = 80
-    blocks: int = 15
-    width: int = 256
-    heads: int = 4
-    ff_dim: int = 1024
-    kernel: int = 31
-    subsampling: int = 4
-    dropout: float = 0.1
-    positional_dropout: float = 0.1
-    attention_dropout: float = 0.1
-    batch_norm: str = "espnet"
-    mixer: Mapping[str, Any] = field(default_factory=lambda: {"mixer": "attention"})
-    seed: int = 0
-    intermediate_ctc: IntermediateCTC | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("vocab", "features", "blocks", "width", "heads", "ff_dim", "kernel"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UserError(f"model.{name}: {value!r} is not a positive whole number")
-        for name in ("dropout", "positional_dropout", "attention_dropout"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value < 1:
-                raise UserError(f"model.{name}: {value!r} is not a probability below 1")
-        if self.vocab < 2:
-            raise UserError(f"model.vocab: {self.vocab} leaves no unit beside the blank")
-        if self.kernel % 2 == 0:
-            raise UserError(f"model.kernel: {self.kernel} is even; the depthwise convolution needs an odd kernel")
-        if self.subsampling not in SUBSAMPLINGS:
-            raise UserError(
-                f"model.subsampling: {self.subsampling!r} is not one of {', '.join(map(str, SUBSAMPLINGS))}"
-            )
-        if subsampled_length(self.features, self.subsampling) < 1:
-            raise UserError(f"model.features: {self.features} bins are too few for subsampling {self.subsampling}")
-        if self.batch_norm not in ("espnet", "masked"):
-            raise UserError(f"model.batch_norm: {self.batch_norm!r} is not one of espnet, masked")
-        if not isinstance(self.mixer, Mapping) or "mixer" not in self.mixer:
-            raise UserError(f"model.mixer: {self.mixer!r} needs a mixer by name, e.g. {{mixer: attention}}")
-        inter = self.intermediate_ctc
-        if inter is not None:
-            bad = [b for b in inter.blocks if not isinstance(b, int) or not 1 <= b < self.blocks]
-            if bad or not inter.blocks:
-                raise UserError(
-                    f"model.intermediate_ctc.blocks: {list(inter.blocks)} must be blocks from 1 to {self.blocks - 1}"
-                )
-            if not 0 < inter.weight < 1:
-                raise UserError(f"model.intermediate_ctc.weight: {inter.weight!r} is not between 0 and 1")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> ConformerConfig:
-        """From plain values (a YAML mapping); an unknown or missing key is a `UserError` that names it."""
-        values = dict(values)
-        _check_keys(cls, values, "model")
-        inter = values.get("intermediate_ctc")
-        if inter is not None:
-            if not isinstance(inter, Mapping):
-                raise UserError(f"model.intermediate_ctc: {inter!r} is not {{blocks: [...], weight, self_conditioning}}")
-            _check_keys(IntermediateCTC, inter, "model.intermediate_ctc")
-            for key, kind in (("blocks", list | tuple), ("weight", int | float)):
-                if key in inter and not isinstance(inter[key], kind):
-                    raise UserError(f"model.intermediate_ctc.{key}: {inter[key]!r} is not of its kind")
-            values["intermediate_ctc"] = IntermediateCTC(**{**inter, "blocks": tuple(inter["blocks"])})
-        return cls(**values)
-
-    def build(self) -> ConformerCTC:
-        """The untrained model."""
-        return ConformerCTC(self)
-
-    @property
-    def frame_rate(self) -> float:
-        """Encoder frames a second."""
-        return 100 / self.subsampling
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values from which `from_dict` makes the same configuration."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        values["mixer"] = _plain(self.mixer)
-        if self.intermediate_ctc is not None:
-            values["intermediate_ctc"] = _plain(dataclasses.asdict(self.intermediate_ctc))
-        return values
-
-
-def _check_keys(cls, values: Mapping[str, Any], where: str) -> None:
-    fields = {f.name: f for f in dataclasses.fields(cls)}
-    for key in values:
-        if key not in fields:
-            raise UserError(f"{where}.{key}: no such key; the keys are {', '.join(fields)}")
-    for name, f in fields.items():
-        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING and name not in values:
-            raise UserError(f"{where}.{name}: missing; give it a value")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {k: _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
+from geomix.models.subsampling import Conv2dSubsampling
 
 
 class FeedForward(nn.Module):
@@ -224,11 +88,8 @@ class ConformerBlock(nn.Module):
 
 
 def _mixer(config: ConformerConfig, block: int) -> nn.Module | None:
-    arguments = dict(config.mixer)
-    name = arguments.pop("mixer")
-    if name == "attention":
-        arguments.setdefault("heads", config.heads)
-    return make_mixer(name, config.width, block=block, seed=config.seed, dropout=config.attention_dropout, **arguments)
+    dropout = config.attention_dropout
+    return make_mixer(width=config.width, block=block, seed=config.seed, dropout=dropout, **config.mixer_arguments)
 
 
 class ConformerCTC(nn.Module):
@@ -249,7 +110,7 @@ class ConformerCTC(nn.Module):
         self.ctc = nn.Linear(config.width, config.vocab)
         inter = config.intermediate_ctc
         self.conditioning = nn.Linear(config.vocab, config.width) if inter and inter.self_conditioning else None
-        self.needs_positions = any(isinstance(block.mixer, RelativeAttention) for block in self.blocks)
+        self.needs_positions = any(getattr(block.mixer, "needs_positions", False) for block in self.blocks)
 
     def set_normalisation(self, mean, std) -> None:
         """Global mean and standard deviation of the log-mel bins, (features,) each; they are saved with the model."""
@@ -331,44 +192,3 @@ class ConformerCTC(nn.Module):
 
 def _log_softmax(logits: Tensor) -> Tensor:
     return torch.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-
-
-def save_model(model: ConformerCTC, folder: str | os.PathLike, tokenizer: str = "tokenizer.model") -> None:
-    """Write model.safetensors and model.yaml into `folder`; `tokenizer` is the name of the tokenizer file beside them."""
-    folder = Path(folder)
-    write_tensors(folder / "model.safetensors", state_once(model))
-    about = {"model": model.config.to_dict(), "tokenizer": tokenizer}
-    write_text(folder / "model.yaml", yaml.safe_dump(about, sort_keys=False))
-
-
-def load_model(folder: str | os.PathLike, device: torch.device | str = "cpu") -> ConformerCTC:
-    """The model that `save_model` wrote, in eval mode on `device`; nothing but the folder is needed."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    from geomix.models.architectures import model_config
-
-    folder = Path(folder)
-    try:
-        about = yaml.safe_load((folder / "model.yaml").read_text(encoding="utf-8"))
-        state = load_file(folder / "model.safetensors", device=str(device))
-    except FileNotFoundError as error:
-        raise UserError(
-            f"{error.filename or folder / 'model.safetensors'}: no such file; give the folder of a trained model"
-        ) from None
-    except (yaml.YAMLError, SafetensorError, OSError, ValueError, RecursionError) as error:
-        raise UserError(
-            f"{folder}: its model.yaml or model.safetensors is damaged ({' '.join(str(error).split())}); make the model again"
-        ) from None
-    if not isinstance(about, Mapping) or "model" not in about:
-        raise UserError(f"{folder / 'model.yaml'}: no entry `model`; make the model again")
-    config = model_config(about["model"])
-    with torch.device("meta"):
-        model = config.build()
-    try:
-        load_state(model, state, assign=True)
-    except RuntimeError as error:
-        raise UserError(
-            f"{folder}: model.safetensors does not fit model.yaml ({str(error).splitlines()[-1].strip()}); make the model again"
-        ) from None
-    return model.eval().requires_grad_(True)

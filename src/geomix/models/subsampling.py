@@ -7,27 +7,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-_CONVOLUTIONS = {4: 2, 8: 3}
-SUBSAMPLINGS = tuple(_CONVOLUTIONS)
-
-
-def subsampled_length(frames, subsampling: int = 4):
-    """Encoder frames of `frames` log-mel frames (an int or an integer tensor), padding never counted.
-
-    One unpadded convolution of kernel 3 and stride 2 gives (t - 1) // 2; conv2d has two, ((t - 1) // 2 - 1) // 2, as ESPnet
-    counts since espnet#6633; conv2d8 has three. Never below 0.
-    """
-    for _ in range(_CONVOLUTIONS[subsampling]):
-        frames = (frames - 1) // 2
-    return frames.clamp_min(0) if isinstance(frames, Tensor) else max(frames, 0)
-
-
-def shortest(subsampling: int) -> int:
-    """Fewest log-mel frames that give one encoder frame: 7 for conv2d, 15 for conv2d8."""
-    frames = 1
-    for _ in range(_CONVOLUTIONS[subsampling]):
-        frames = 2 * frames + 1
-    return frames
+from geomix.models.config.lengths import CONVOLUTIONS, subsampled_length
 
 
 class Conv2dSubsampling(nn.Module):
@@ -41,7 +21,7 @@ class Conv2dSubsampling(nn.Module):
 
     def __init__(self, features: int, width: int, subsampling: int = 4) -> None:
         super().__init__()
-        count = _CONVOLUTIONS[subsampling]
+        count = CONVOLUTIONS[subsampling]
         self.conv = nn.ModuleList(nn.Conv2d(1 if n == 0 else width, width, 3, 2) for n in range(count))
         self.out = nn.Linear(width * subsampled_length(features, subsampling), width)
 

@@ -8,7 +8,6 @@ LayerNorm, an output head tied to the embedding and without bias.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,49 +20,9 @@ from geomix.errors import UserError
 from geomix.files import write_text
 from geomix.kernels.linear_cross_entropy import linear_cross_entropy
 from geomix.mixers import Frames, PairMixer, make_mixer
+from geomix.mixers.registry import causal_mixers, entry_of
+from geomix.models.config.transformer_lm import LanguageModelConfig
 from geomix.tensors import load_state, state_once, write_tensors
-
-
-@dataclasses.dataclass(frozen=True)
-class LanguageModelConfig:
-    """What is built.
-
-    vocab, positions : pieces of the vocabulary; longest block of tokens.
-    blocks, width, ff_dim : depth, model width, inner width of the feed-forward.
-    dropout : of the embedding and of both sub-blocks' outputs; none inside attention or the feed-forward.
-    norm : "post" (the paper) or "pre": x + mixer(LN(x)).
-    init_std : standard deviation of all embeddings and linear weights, biases 0; None: torch's own (embeddings N(0, 1)).
-    extra_linear : a width x width linear map with bias after the mixer: the d^2 + d parameters a layer by which the paper's
-        counts exceed its equations.
-    mixer : {"mixer": "attention", "heads": 4} or {"mixer": "pair", ...arguments of PairMixer}.
-    seed : of the signed table.
-    """
-
-    vocab: int
-    positions: int = 128
-    blocks: int = 6
-    width: int = 256
-    ff_dim: int = 1024
-    dropout: float = 0.1
-    norm: str = "post"
-    init_std: float | None = None
-    extra_linear: bool = False
-    mixer: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"mixer": "attention", "heads": 4})
-    seed: int = 0
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> LanguageModelConfig:
-        """A config from plain values; an unknown key or a wrong value is a UserError that names it."""
-        known = [field.name for field in dataclasses.fields(cls)]
-        for key in values:
-            if key not in known:
-                close = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-                raise UserError(f"language model: unknown key {key!r}: {hint}")
-        config = cls(**values)
-        if config.norm not in ("post", "pre"):
-            raise UserError(f"language model: norm {config.norm!r} is not known: choose post or pre")
-        return config
 
 
 class CausalAttention(nn.Module):
@@ -117,7 +76,7 @@ class Block(nn.Module):
 
 
 def make_causal_mixer(mixer: Mapping[str, Any], width: int, block: int, seed: int, *, blend: bool) -> nn.Module:
-    """The mixer of one block of a language model: causal attention, or a one-sided PairMixer.
+    """The mixer of one block of a language model: attention, also over multivectors, or a one-sided PairMixer, all causal.
 
     `blend` says whether a pair mixer returns the paper's blend of input and feature or the branch for a residual stream.
 
@@ -130,12 +89,16 @@ def make_causal_mixer(mixer: Mapping[str, Any], width: int, block: int, seed: in
         if arguments:
             raise UserError(f"argument {next(iter(arguments))!r} of causal attention is not known: it takes heads")
         return CausalAttention(width, heads)
-    if name != "pair":
-        raise UserError(f"mixer {name!r} has no causal form: choose attention or pair for a language model")
+    if entry_of(name).causal is None:
+        raise UserError(
+            f"mixer {name!r} has no causal form: choose {' or '.join(causal_mixers())} for a language model"
+        )
+    if name == "multivector_attention":
+        return make_mixer(name, width, block=block, seed=seed, **{**arguments, "causal": True})
     if arguments.setdefault("two_sided", False):
         raise UserError("two_sided: true lets a language model read the token it predicts: leave it out")
     arguments.setdefault("gate", "blend" if blend else "branch")
-    return make_mixer("pair", width, block=block, seed=seed, **arguments)
+    return make_mixer(name, width, block=block, seed=seed, **arguments)
 
 
 class TransformerLM(nn.Module):
@@ -178,22 +141,16 @@ class TransformerLM(nn.Module):
 
 def parameter_count(config: LanguageModelConfig) -> int:
     """Trainable parameters, the tied head counted once; nothing is allocated."""
-    with torch.device("meta"):
-        return sum(p.numel() for p in TransformerLM(config).parameters())
+    return config.parameters()
 
 
 def train_flops_per_token(config: LanguageModelConfig, length: int | None = None) -> float:
-    """Floating point operations of one training step (forward and backward) a token, causal attention counted as half.
+    """Floating point operations of one training step (forward and backward) a token: six a multiply-add of the forward pass.
 
-    Six a weight of each matrix product, twelve x width x (length / 2) a layer of attention (performance notes of the
-    article's e00); element-wise work is not counted. `length` is the block length, by default all positions.
+    Causal attention counts as half (performance notes of the article's e00), element-wise work not at all. `length` is the
+    block length, by default all positions.
     """
-    width, length = config.width, config.positions if length is None else length
-    with torch.device("meta"):
-        block = Block(config, 0)
-    weights = sum(m.weight.numel() for m in block.modules() if isinstance(m, nn.Linear))
-    scores = 0 if isinstance(block.mixer, PairMixer) else length * width
-    return 6.0 * (config.blocks * (weights + scores) + config.vocab * width)
+    return 6.0 * config.macs_per_token(config.positions if length is None else length)
 
 
 def save_language_model(model: TransformerLM, folder: str | Path) -> None:

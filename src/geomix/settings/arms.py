@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Union, get_args
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag, create_model
 
-from geomix.mixers.arguments import Attention, BlockedAttention, CausalPair, NoMixer, Pair
+from geomix.mixers.base import Arguments
+from geomix.mixers.own.source import is_own
+from geomix.mixers.registry import MIXERS
 from geomix.settings.base import Count, NotNegative, Positive, Rate, Section, Seeds, key, override
 
 STUDY_KEYS = ("gated", "unmatched", "seeds")
@@ -23,20 +25,17 @@ class _SpeechArm(_Treated):
     ff_dim: Count | None = override("inner width of this arm's feed-forward maps", "train report")
 
 
-class AttentionArm(_SpeechArm, Attention):
-    """Self-attention in the Conformer."""
+OWN = "FILE.py:Class"
+"""Stands for the name of any mixer of a user's own."""
 
 
-class BlockedAttentionArm(_SpeechArm, BlockedAttention):
-    """Attention within blocks in the Conformer."""
+class OwnMixerArm(_SpeechArm):
+    """A mixer of your own in the Conformer; its other keys are the arguments of its constructor."""
 
-
-class PairArm(_SpeechArm, Pair):
-    """A pair mixer in the Conformer."""
-
-
-class NoMixerArm(_SpeechArm, NoMixer):
-    """The Conformer without a mixer."""
+    model_config = ConfigDict(extra="allow")
+    mixer: Annotated[str, Field(pattern=":")] = key(
+        ..., "path/to/file.py:Class or package.module:Class; other keys are its constructor's arguments", "train report"
+    )
 
 
 class GraniteEncoderArm(_Treated):
@@ -71,38 +70,40 @@ class _LanguageArm(_Treated):
     seeds: Seeds | None = override("this arm's seeds instead of the study's", "train report")
 
 
-class LanguageAttentionArm(_LanguageArm, Attention):
-    """Causal self-attention in the language model."""
-
-
-class LanguagePairArm(_LanguageArm, CausalPair):
-    """A pair mixer of past partners in the language model."""
-
-
 # a tag never looks like a key, so that error messages can leave it out of a key's path
 TAG = "arm:"
 
 
-def _tag(value: Any, attribute: str = "mixer") -> str | None:
+def name_of(arm: type[Section]) -> str:
+    """The mixer or architecture that an arm's section is of."""
+    field = arm.model_fields.get("architecture") or arm.model_fields["mixer"]
+    return OWN if arm is OwnMixerArm else get_args(field.annotation)[0]
+
+
+def _tag(value: Any) -> str | None:
     get = value.get if isinstance(value, Mapping) else lambda name: getattr(value, name, None)
-    name = get("architecture") or get(attribute)
-    return f"{TAG}{name}" if isinstance(name, str) else None
+    name = get("architecture") or get("mixer")
+    return f"{TAG}{OWN if is_own(name) else name}" if isinstance(name, str) else None
 
 
-SpeechArm = Annotated[
-    Annotated[AttentionArm, Tag("arm:attention")]
-    | Annotated[BlockedAttentionArm, Tag("arm:blocked_attention")]
-    | Annotated[PairArm, Tag("arm:pair")]
-    | Annotated[NoMixerArm, Tag("arm:none")]
-    | Annotated[GraniteEncoderArm, Tag("arm:granite_encoder")]
-    | Annotated[EBranchformerArm, Tag("arm:e_branchformer")],
-    Discriminator(_tag),
-    Field(title="arm"),
-]
-LanguageArm = Annotated[
-    Annotated[LanguageAttentionArm, Tag("arm:attention")] | Annotated[LanguagePairArm, Tag("arm:pair")],
-    Discriminator(_tag),
-    Field(title="language arm"),
-]
-SPEECH_ARMS = (AttentionArm, BlockedAttentionArm, PairArm, NoMixerArm, GraniteEncoderArm, EBranchformerArm)
-LANGUAGE_ARMS = (LanguageAttentionArm, LanguagePairArm)
+def _section(base: type[Section], mixer: str, arguments: type[Arguments]) -> type[Section]:
+    """The section of the arms with a mixer: what the study says of an arm, and the mixer's own arguments."""
+    title = "".join(part.title() for part in mixer.split("_"))
+    name = f"{'Language' if base is _LanguageArm else ''}{title}Arm"
+    return create_model(name, __base__=(base, arguments), __module__=__name__, __doc__=arguments.__doc__)
+
+
+def _any_of(arms: Sequence[type[Section]], title: str) -> Any:
+    members = tuple(Annotated[arm, Tag(f"{TAG}{name_of(arm)}")] for arm in arms)
+    return Annotated[Union[members], Discriminator(_tag), Field(title=title)]  # noqa: UP007
+
+
+SPEECH_ARMS = (
+    *(_section(_SpeechArm, name, mixer.arguments) for name, mixer in MIXERS.items()),
+    OwnMixerArm,
+    GraniteEncoderArm,
+    EBranchformerArm,
+)
+LANGUAGE_ARMS = tuple(_section(_LanguageArm, name, mixer.causal) for name, mixer in MIXERS.items() if mixer.causal)
+SpeechArm = _any_of(SPEECH_ARMS, "arm")
+LanguageArm = _any_of(LANGUAGE_ARMS, "language arm")

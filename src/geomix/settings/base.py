@@ -81,11 +81,12 @@ def extra_of(field: FieldInfo) -> dict[str, Any]:
 def resolved(value: Any) -> Any:
     """A section as plain values with every default filled in; an override that the arm does not name is left out."""
     if isinstance(value, Section):
-        return {
+        keys = {
             name: resolved(getattr(value, name))
             for name, field in type(value).model_fields.items()
             if not extra_of(field).get("override") or name in value.model_fields_set
         }
+        return keys | resolved(value.model_extra or {})
     if isinstance(value, Mapping):
         return {name: resolved(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

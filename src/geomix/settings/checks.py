@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from geomix.errors import UserError
+from geomix.mixers.own.source import is_own
+from geomix.mixers.registry import arguments_of
 from geomix.settings.algebra import INSPECTED_ARMS, INSPECTED_TASKS
 from geomix.settings.explain import suggest
 from geomix.settings.trainings import (
@@ -32,7 +34,7 @@ def check_config(config: Mapping[str, Any]) -> None:
     _check_gate(config)
     _check_runs(config)
     _check_language(config["language"])
-    _check_heads(config)
+    _check_mixers(config)
     _check_algebra(config["algebra"])
     _check_equal_arms(config)
 
@@ -137,8 +139,6 @@ def _check_language_arm(name: str, arm: Mapping[str, Any], positions: int) -> No
         raise UserError(f"{where}: {name} is taken in the folder of the results: give the arm another name")
     if arm["mixer"] != "pair":
         return
-    if arm["kind"] == "signed" and arm["rank"] < 3:
-        raise UserError(f"{where}.rank {arm['rank']}: random signs need a rank of at least 3")
     for offset in arm["offsets"]:
         if offset >= positions:
             raise UserError(
@@ -147,21 +147,25 @@ def _check_language_arm(name: str, arm: Mapping[str, Any], positions: int) -> No
             )
 
 
-def _check_heads(config: Mapping[str, Any]) -> None:
-    """Heads must divide the width: said before data are prepared, not by the first training."""
+def _check_mixers(config: Mapping[str, Any]) -> None:
+    """Arguments must fit the width: said before data are prepared, not by the first training."""
+    for name in config["study"]["arms"]:
+        if "architecture" not in config["arms"][name] and not is_own(config["arms"][name]["mixer"]):
+            _check_mixer(f"arms.{name}", config["arms"][name], config["model"]["width"], "model.width")
     language, algebra = config["language"], config["algebra"]
-    found = [(f"arms.{arm}", "model", config["arms"][arm], config["model"]) for arm in config["study"]["arms"]]
-    if language["arms"]:
-        found += [
-            (f"language.arms.{arm}", "language.model", language["arms"][arm], language["model"])
-            for arm in language["study"]["arms"]
-        ]
-    found.append(("algebra.language", "algebra.language.model", algebra["language"], algebra["language"]["model"]))
-    for where, model_name, arm, model in found:
-        if "heads" in arm and "architecture" not in arm and model["width"] % arm["heads"]:
-            raise UserError(
-                f"config: {where}.heads {arm['heads']} does not divide {model_name}.width {model['width']}: choose a divisor of it"
-            )
+    for name in language["study"]["arms"] if language["arms"] else ():
+        where = f"language.arms.{name}"
+        _check_mixer(where, language["arms"][name], language["model"]["width"], "language.model.width", causal=True)
+    attention = {"mixer": "attention", "heads": algebra["language"]["heads"]}
+    width = algebra["language"]["model"]["width"]
+    _check_mixer("algebra.language", attention, width, "algebra.language.model.width", causal=True)
+
+
+def _check_mixer(where: str, mixer: Mapping[str, Any], width: int, named: str, *, causal: bool = False) -> None:
+    try:
+        arguments_of(mixer, causal=causal).check(width, named)
+    except UserError as error:
+        raise UserError(f"config: {where}.{error}") from None
 
 
 def _check_algebra(algebra: Mapping[str, Any]) -> None:

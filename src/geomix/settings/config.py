@@ -11,8 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from geomix.errors import UserError
+from geomix.mixers.own import source as own
 from geomix.settings.algebra import AlgebraStudy
-from geomix.settings.arms import LANGUAGE_ARMS, SPEECH_ARMS, SpeechArm
+from geomix.settings.arms import LANGUAGE_ARMS, SPEECH_ARMS, OwnMixerArm, SpeechArm, name_of
 from geomix.settings.base import Name, Section, key, resolved, section_of
 from geomix.settings.checks import check_config
 from geomix.settings.explain import explain
@@ -92,8 +93,26 @@ def resolve(config: Mapping[str, Any]) -> dict[str, Any]:
     except ValidationError as error:
         raise UserError("config: " + explain(error, plain, lambda path: _keys_at(plain, path))) from None
     found = resolved(checked)
+    _read_own_mixers(found["arms"])
     check_config(found)
     return found
+
+
+def _read_own_mixers(arms: dict[str, dict[str, Any]]) -> None:
+    """Check the arms with a mixer of the user's own against its file, and note the hash of that in them."""
+    for name, arm in arms.items():
+        if not own.is_own(arm.get("mixer")):
+            continue
+        try:
+            arm.pop(own.HASH, None)  # of a configuration that was resolved before
+            source = own.find(arm)
+            source.check({key: value for key, value in own.arguments_in(arm).items() if key not in _OF_THE_ARM})
+        except UserError as error:
+            raise UserError(f"config: arms.{name}: {error}") from None
+        arm[own.HASH] = source.hash
+
+
+_OF_THE_ARM = tuple(OwnMixerArm.model_fields)
 
 
 def _plain(value: Any) -> Any:
@@ -122,8 +141,4 @@ def _keys_at(config: Any, path: list) -> list[str]:
 
 def _arm_at(arm: Any, known: tuple) -> type[Section] | None:
     name = (arm.get("architecture") or arm.get("mixer")) if isinstance(arm, Mapping) else None
-    for section in known:
-        field = section.model_fields.get("architecture") or section.model_fields.get("mixer")
-        if name in field.annotation.__args__:
-            return section
-    return None
+    return next((section for section in known if name_of(section) == name), None)

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from geomix.settings.arms import LANGUAGE_ARMS, SPEECH_ARMS
+from geomix.settings.arms import LANGUAGE_ARMS, SPEECH_ARMS, name_of
 from geomix.settings.base import STAGES, Section, extra_of, section_of
 from geomix.settings.config import Config
 
@@ -29,7 +29,9 @@ def schema() -> str:
 
 def _simplify(value: Any) -> None:
     if isinstance(value, dict):
-        for name in ("required", "reach", "before", "override", "discriminator"):
+        # of a section that takes any other key, what is required tells it apart
+        own = value.get("additionalProperties") is True
+        for name in ("required",) * (not own) + ("reach", "before", "override", "discriminator"):
             if not isinstance(value.get(name), dict) or name == "discriminator":
                 value.pop(name, None)
         if isinstance(value.get("oneOf"), list):
@@ -66,8 +68,7 @@ def _keys(title: str, prefix: str, section: type[Section], kind: str | None) -> 
         if name == "arms" and prefix in ("", "language."):
             for arm in SPEECH_ARMS if not prefix else LANGUAGE_ARMS:
                 what = "architecture" if "architecture" in arm.model_fields else "mixer"
-                name_of = get_args(arm.model_fields[what].annotation)[0]
-                inner.append((f"`{path}.NAME` with `{what}: {name_of}`", f"{path}.NAME.", arm, name_of))
+                inner.append((f"`{path}.NAME` with `{what}: {name_of(arm)}`", f"{path}.NAME.", arm, name_of(arm)))
         elif (found := section_of(field.annotation)) and not _is_plain(field.annotation):
             where = f"{path}." if get_origin(field.annotation) not in (list, dict) else f"{path}.*."
             inner.append((f"`{path}`", where, found, kind))

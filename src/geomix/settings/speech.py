@@ -37,10 +37,10 @@ class HoldOut(Section):
 class Expected(Section):
     """Counts of a split of the corpus, before anything is dropped or held out."""
 
-    utterances: int | None = override("utterances", "")
-    speakers: int | None = override("speakers", "")
-    words: int | None = override("words of all transcripts", "")
-    characters: int | None = override("characters of all transcripts, spaces included", "")
+    utterances: int | None = override("utterances", "prepare")
+    speakers: int | None = override("speakers", "prepare")
+    words: int | None = override("words of all transcripts", "prepare")
+    characters: int | None = override("characters of all transcripts, spaces included", "prepare")
 
 
 class Corpus(Section):
@@ -70,7 +70,9 @@ class Corpus(Section):
         0.1, "shorter utterances of train and dev (after the speed change) are dropped and listed", "prepare report"
     )
     max_seconds: Positive = key(30.0, "longer utterances of train and dev are dropped and listed", "prepare report")
-    expected: dict[str, Expected] = key({}, "counts by split that must be found; they replace the published ones")
+    expected: dict[str, Expected] = key(
+        {}, "counts by split that must be found; they replace the published ones", "prepare"
+    )
     minutes: Positive = key(52.0, "demo: speech to train on, in minutes", "prepare report")
     dev_minutes: Positive = key(3.0, "demo: speech that selects the epochs, in minutes", "prepare report")
     test_minutes: Positive = key(8.0, "demo: speech of the test set, in minutes", "prepare report")

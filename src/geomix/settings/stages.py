@@ -175,7 +175,10 @@ def stage_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Stage -> all that its rules are told, for every study of a configuration."""
     granite = config["granite"] or {}
     found = {
-        "prepare": {split: [split_key(config, split), preparation(config, split)] for split in splits_of(config)},
+        "prepare": [
+            {split: [split_key(config, split), preparation(config, split)] for split in splits_of(config)},
+            config["corpus"]["expected"],
+        ],
         "features": features(config),
         "tokenizer": tokenizer(config),
         "train": {f"{t}/{a}/{s}": training(config, a, s, t) for t, a, s in all_trainings(config)},

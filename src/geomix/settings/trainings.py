@@ -10,7 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from geomix.mixers.arguments import ARGUMENTS, CausalPair
+from geomix.mixers.own.source import is_own
+from geomix.mixers.registry import MIXERS
 from geomix.settings.arms import SPEECH_ARMS, STUDY_KEYS
 from geomix.settings.base import Section, extra_of, without_before
 from geomix.settings.language import LanguageModel, LanguageTraining
@@ -101,7 +102,9 @@ def training_settings(config: Mapping[str, Any], arm: str, seed: int, track: str
         if "ff_dim" in arm_values:
             model["ff_dim"] = arm_values.pop("ff_dim")
         model["mixer"] = arm_values
-        versions = {"model": MODEL_VERSIONS["conformer"], "mixer": ARGUMENTS[arm_values["mixer"]].version}
+        versions = {"model": MODEL_VERSIONS["conformer"]}
+        if not is_own(arm_values["mixer"]):  # of whose code the settings hold the hash
+            versions["mixer"] = MIXERS[arm_values["mixer"]].arguments.version
     return {
         "track": track,
         **({"espnet": ESPNET_VERSION} if track == "espnet" else {}),
@@ -123,7 +126,7 @@ def language_training_settings(language: Mapping[str, Any], arm: str, seed: int)
     return {
         "track": LANGUAGE_TRACK,
         "seed": int(seed),
-        "versions": {"model": MODEL_VERSIONS["transformer_lm"], "mixer": ARGUMENTS[values["mixer"]].version},
+        "versions": {"model": MODEL_VERSIONS["transformer_lm"], "mixer": MIXERS[values["mixer"]].arguments.version},
         "model": {**model, "mixer": values},
         "training": training,
     }
@@ -171,7 +174,9 @@ def _reduced_model(model: Mapping[str, Any], language: bool) -> dict[str, Any]:
         return without_before(model, _ARCHITECTURES[model["architecture"]])
     reduced = without_before(model, LanguageModel if language else Model)
     mixer = model.get("mixer")
-    if isinstance(mixer, Mapping) and mixer.get("mixer") in ARGUMENTS:
-        arguments = CausalPair if language and mixer["mixer"] == "pair" else ARGUMENTS[mixer["mixer"]]
-        reduced["mixer"] = without_before(mixer, arguments)
+    if isinstance(mixer, Mapping) and mixer.get("mixer") in MIXERS:
+        entry = MIXERS[mixer["mixer"]]
+        reduced["mixer"] = without_before(mixer, (language and entry.causal) or entry.arguments)
+    elif isinstance(mixer, Mapping) and is_own(mixer.get("mixer")):
+        reduced["mixer"] = {**mixer, "mixer": mixer["mixer"].rpartition(":")[2]}  # wherever the file lies
     return reduced

@@ -7,6 +7,7 @@ import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geomix.errors import UserError
@@ -149,3 +150,34 @@ def greedy_decode(
 def write_hypotheses(path: str | os.PathLike, texts: Mapping[str, str]) -> None:
     """Write a Kaldi `text` file, sorted by id, whole or not at all; an empty hypothesis is the id alone."""
     write_text(path, "".join(f"{i} {texts[i]}".rstrip() + "\n" for i in sorted(texts)))
+
+
+def decode_set(
+    model: Path,
+    manifest: Path,
+    features: Sequence[Path],
+    out: Path,
+    *,
+    batch_seconds: float = 240.0,
+    threads: int = 1,
+    device: str = "auto",
+) -> None:
+    """Decode a manifest with the model folder `model` into the Kaldi text `out`: complete and sorted, or not there."""
+    import torch
+
+    from geomix.models.conformer import load_model
+    from geomix.speech.features import open_features
+    from geomix.speech.manifest import read_manifest
+    from geomix.speech.tokenizer import Tokenizer
+    from geomix.training import devices
+
+    torch.set_num_threads(threads)
+    place = devices.choose_device(device)
+    ids = [utterance.id for utterance in read_manifest(manifest)]
+    store = open_features(features)
+    if missing := [i for i in ids if i not in store]:
+        raise UserError(
+            f"{features[0]}: no features of {len(missing)} utterances of {manifest} (first: {missing[0]}): compute them again"
+        )
+    network, tokenizer = load_model(model).to(place), Tokenizer.load(model)
+    write_hypotheses(out, greedy_decode(network, store, tokenizer, ids, batch_seconds=batch_seconds, device=place))

@@ -282,12 +282,7 @@ def read_normalisation(path: str | os.PathLike) -> tuple[np.ndarray, np.ndarray]
     content = files.read_object(path, "mean", "std")
     try:
         mean, std = (np.array(content[name], np.float32) for name in ("mean", "std"))
-        right = (
-            mean.shape == std.shape == (N_MELS,)
-            and np.isfinite(mean).all()
-            and np.isfinite(std).all()
-            and (std > 0).all()
-        )
+        right = mean.shape == std.shape == (N_MELS,) and np.isfinite([mean, std]).all() and (std > 0).all()
     except (TypeError, ValueError, OverflowError):
         right = False
     if not right:
@@ -296,3 +291,8 @@ def read_normalisation(path: str | os.PathLike) -> tuple[np.ndarray, np.ndarray]
             "makes it again"
         )
     return mean, std
+
+
+def open_features(paths: Sequence[Path]) -> FeatureStore:
+    """One store over feature files named with their suffix."""
+    return FeatureStore.open(*(Path(path).with_suffix("") for path in paths))

@@ -10,6 +10,7 @@ from typing import Any
 
 from geomix.errors import UserError
 from geomix.files import read_object
+from geomix.mixers.own.source import is_own
 from geomix.settings import BASELINE, E_BRANCHFORMER, evaluation_sets, seeds_of, stages, trainings_of
 from geomix.training.store import stored
 
@@ -172,7 +173,7 @@ def audio_seconds(config: Mapping[str, Any], root: Path = Path(".")) -> dict[str
     corpus = config["corpus"]
     summaries = {name: _folder(config, root, name) / "split.json" for name in stages.splits_of(config)}
     if all(path.is_file() for path in summaries.values()):
-        return {name: read_object(path, "seconds")["seconds"] for name, path in summaries.items()}
+        return {name: read_object(path, seconds=(int, float))["seconds"] for name, path in summaries.items()}
     parts = {"train": corpus["train"], "dev": corpus["dev"], **{name: [name] for name in evaluation_sets(config)}}
     if corpus["kind"] == "librispeech" and all(
         subset in _LIBRISPEECH_HOURS for part in parts.values() for subset in part
@@ -244,6 +245,7 @@ def _jobs(config: Mapping[str, Any], trainings: list[Training], anchors: list[Tr
     downloads = len(_subsets(config)) if corpus["download"] else 0
     everything = [*trainings, *anchors]
     espnet = sum(t.track == "espnet" for t in everything)
+    own_mixers = sum(is_own(config["arms"][t.arm].get("mixer")) for t in everything)
     # an anchor is judged on the sets of its targets alone
     scores = sets * len(trainings) + len(gate.get("targets", ())) * len(anchors)
     jobs = {
@@ -256,7 +258,8 @@ def _jobs(config: Mapping[str, Any], trainings: list[Training], anchors: list[Tr
         "tokenizer": 1,
         "describe_study": 1,
         "train": len(everything) - espnet,
-        "average": len(everything) - espnet,
+        "average": len(everything) - espnet - own_mixers,
+        "average_own_mixer": own_mixers,
         "decode": scores,
         "score": scores,
         "measure_anchor": int(bool(gate.get("fallback"))),

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import errno
 import functools
 import math
@@ -32,6 +31,7 @@ from geomix.files import folder_lock, read_object, read_objects, write_json
 from geomix.settings import settings_hash
 from geomix.training.averaging import Metrics, Selection, epochs_of
 from geomix.training.progress import say
+from geomix.training.record import now, parse_part, plain_part
 from geomix.training.schedules import FREE_OF_EPOCHS
 
 SETTINGS, USERS, FINISHED, LOCK = "settings.json", "users.json", "finished.json", "lock"
@@ -102,17 +102,19 @@ class State:
     folder: Path
     restored: bool
 
-    def finish(self, epochs: Metrics, origin: Mapping[str, Any]) -> dict[str, Any]:
+    def finish(self, epochs: Metrics, *origin: Any) -> tuple[Any, ...]:
         """Note that the training has come to its end, with the dev metrics of its epochs, and return its origin.
 
-        origin : what the job that trained has to say of itself (commit, packages, device, ...). A restored training keeps
-            that of the job that finished it: a record names the code that made the weights, not the code that read them.
+        origin : parts of a run record (`record.Origin`, ...): what the job that trained has to say of itself. A restored
+            training keeps those of the job that finished it: a record names the code that made the weights, not the code
+            that read them.
         """
         path = self.folder / FINISHED
         if not path.exists():
-            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            write_json(path, {"finished": now, "epochs": plain(epochs), "origin": dict(origin)})
-        return _finished(self.folder)["origin"]
+            values = {key: value for part in origin for key, value in plain_part(part).items()}
+            write_json(path, {"finished": now(), "epochs": plain(epochs), "origin": values})
+        values = _finished(self.folder)["origin"]
+        return tuple(parse_part(type(part), values, path) for part in origin)
 
 
 @dataclass(frozen=True)
@@ -233,13 +235,9 @@ def stored(root: Path) -> list[Stored]:
 def _stored(folder: Path) -> Stored:
     settings = data = {}
     if (folder / SETTINGS).exists():
-        about = read_object(folder / SETTINGS, "settings", "data")
+        about = read_object(folder / SETTINGS, settings=dict, data=dict)
         settings, data = about["settings"], about["data"]
-        if (
-            not isinstance(settings, dict)
-            or not isinstance(data, dict)
-            or not isinstance(settings.get("training", {}), dict)
-        ):
+        if not isinstance(settings.get("training", {}), dict):
             raise UserError(
                 f"{folder / SETTINGS}: not the settings of a training: remove the file; a training writes it again"
             )
@@ -248,12 +246,10 @@ def _stored(folder: Path) -> Stored:
 
 
 def _finished(folder: Path) -> dict[str, Any]:
-    """finished.json of a folder that has one, its parts of the kinds that are written."""
+    """finished.json of a folder that has one."""
     path = folder / FINISHED
-    about = read_object(path, "finished", "epochs", "origin")
+    about = read_object(path, finished=str, epochs=dict, origin=dict)
     epochs_of(path, about)
-    if not isinstance(about["finished"], str) or not isinstance(about["origin"], dict):
-        raise UserError(f"{path}: not the end of a training: remove the file; the training notes its end again")
     return about
 
 

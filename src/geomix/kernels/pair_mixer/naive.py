@@ -39,7 +39,7 @@ def pair_mixer(
     options = {"two_sided": two_sided, "min_sine": min_sine, "eps": eps, "form": form}
     g = mixture(f, z, project, project_bias, mask, offsets, empty=empty, **options).to(u.dtype)
     alpha = openness(u, g, gate, gate_bias)
-    return torch.lerp(g, u, alpha) if blend else (1 - alpha) * (g - u)
+    return torch.lerp(g, u, alpha.to(g.dtype)) if blend else (1 - alpha) * (g - u)
 
 
 def mixture(

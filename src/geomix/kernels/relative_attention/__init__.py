@@ -30,6 +30,7 @@ def relative_attend(
         q.device.type != "cpu"
         or q.dtype not in (torch.float32, torch.float64)
         or torch.is_autocast_enabled("cpu")
-        or torch.compiler.is_compiling()  # the blocked form reads the lengths, which breaks a graph
+        or torch.compiler.is_compiling()  # the blocked form reads the lengths, which a graph and a fake tensor do not know
+        or type(lengths) is not Tensor
     )
     return (attend if plain else blocked_attend)(q, k, v, p, u, w, lengths, dropout)

@@ -24,7 +24,7 @@ from geomix.algebra.tables import SignedTriplets
 from geomix.errors import UserError
 from geomix.models.transformer_lm import TransformerLM
 from geomix.studies.algebra.arms import TOLERANCE
-from geomix.studies.algebra.language_models import attention_macs, train_language_arm
+from geomix.studies.algebra.language_models import LanguageJob, attention_macs, run_language_job
 from geomix.studies.algebra.tables import span_rank
 from geomix.training.seeding import derive_seed, seed_all
 
@@ -205,18 +205,18 @@ def change_feed_forward(arm: str, model: TransformerLM, seed: int) -> None:
 
 
 def run_architecture(
-    settings: Mapping[str, Any], data: str | Path, *, run: str, state: str | Path, out: str | Path
+    settings: Mapping[str, Any], data: str | Path, *, run: str, state: str | Path, log_every: int, out: str | Path
 ) -> dict[str, Any]:
     """Train all seeds of an arm of phase 3 on the language task and write its record."""
     arm, model = settings["arm"], settings["model"]
     about = describe_architecture(arm, model["width"], model["ff_dim"], settings["seeds"])
-    return train_language_arm(
+    job = LanguageJob(
         settings,
-        data,
-        lambda lm, seed: change_feed_forward(arm, lm, seed),
-        about,
-        run=run,
-        state=state,
-        out=out,
+        Path(data),
+        change=lambda lm, seed: change_feed_forward(arm, lm, seed),
         macs=lambda lm: attention_macs(lm) + lm.config.blocks * about["block"]["macs"],
+        run=run,
+        state=Path(state),
+        log_every=log_every,
     )
+    return run_language_job(job, about, out)

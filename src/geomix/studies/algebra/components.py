@@ -11,7 +11,7 @@ import torch
 from geomix.algebra import Algebra
 from geomix.models.multivector import replace_component
 from geomix.models.transformer_lm import TransformerLM
-from geomix.studies.algebra.language_models import attention_macs, train_language_arm
+from geomix.studies.algebra.language_models import LanguageJob, attention_macs, run_language_job
 from geomix.training.seeding import seed_all
 
 # arm -> what is replaced, in a sentence for the page
@@ -53,17 +53,17 @@ def component_macs(arm: str, model: TransformerLM) -> float:
 
 
 def run_component(
-    settings: Mapping[str, Any], data: str | Path, *, run: str, state: str | Path, out: str | Path
+    settings: Mapping[str, Any], data: str | Path, *, run: str, state: str | Path, log_every: int, out: str | Path
 ) -> dict[str, Any]:
     """Train all seeds of an arm of phase 2 and write its record."""
     arm = settings["arm"]
-    return train_language_arm(
+    job = LanguageJob(
         settings,
-        data,
-        lambda model, seed: change_component(arm, model, seed),
-        {"what": COMPONENTS[arm]},
-        run=run,
-        state=state,
-        out=out,
+        Path(data),
+        change=lambda model, seed: change_component(arm, model, seed),
         macs=lambda model: component_macs(arm, model),
+        run=run,
+        state=Path(state),
+        log_every=log_every,
     )
+    return run_language_job(job, {"what": COMPONENTS[arm]}, out)

@@ -15,106 +15,127 @@ import torch
 
 from geomix.files import write_json
 from geomix.language.corpus import read_summary
-from geomix.language.training_task import LanguageTask, build_model
+from geomix.language.task import LanguageTask
+from geomix.language.training import SELECTION, build_model, flush_denormals, training_keys
 from geomix.models.transformer_lm import TransformerLM
-from geomix.studies.algebra.jobs import step_costs, train_to_best
-from geomix.training.loop import TrainingSettings
+from geomix.studies.algebra.jobs import step_costs
+from geomix.training.options import TrainerOptions, TrainingSettings
 from geomix.training.progress import say
-from geomix.training.record import job_record
-from geomix.training.store import User
+from geomix.training.record import About, job_record
+from geomix.training.run import Job, Trained, train
 
 Change = Callable[[TransformerLM, int], None]
 
+RECIPE = {"optimizer": "adamw", "accumulation": 1, "schedule": "cosine_per_epoch", "precision": "fp32"}
+"""What phases 2 and 3 do not choose: as the language study trains, AdamW and a cosine over the epochs in fp32, each batch an update."""
+SAVE_MINUTES = 10.0
 
-def train_language_arm(
-    settings: Mapping[str, Any],
-    data: str | Path,
-    change: Change,
-    about: Mapping[str, Any],
-    *,
-    run: str,
-    state: str | Path,
-    out: str | Path,
-    macs: Callable[[TransformerLM], float],
-) -> dict[str, Any]:
-    """Train all seeds of an arm and write the record to the JSON file `out`.
 
-    Parameters
-    ----------
-    settings : `phase`, `arm`, `seeds`, `model` (fields of LanguageModelConfig but vocab and seed) and `training` (batch, epochs,
-        learning_rate, ...), as the config has them
+@dataclasses.dataclass(frozen=True)
+class LanguageJob:
+    """An arm of phase 2 or 3: all its seeds.
+
+    settings : `phase`, `arm`, `seeds`, `heads`, `model` (fields of LanguageModelConfig but vocab and seed) and `training` (batch
+        and what `RECIPE` leaves open), as the config has them
     data : folder of the prepared text
     change : replaces, in place, what the arm replaces in a fresh scalar model of a seed
-    about : what else the record says of the arm
-    run : of the algebra study, which claims the trainings; state : the store of resumable states (`training.store`)
     macs : multiply-adds of a changed model a token
+    run : of the algebra study, which claims the trainings; state : the store of resumable states (`training.store`)
+    log_every : updates between two lines of progress
     """
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
-    begun, used = time.perf_counter(), time.process_time()
-    summary, place = read_summary(data), torch.device("cpu")
-    training = dict(settings["training"])
-    batch = training.pop("batch")
-    options = TrainingSettings.from_dict(
-        {
-            "optimizer": "adamw",
-            "accumulation": 1,
-            "weight_decay": 0.01,
-            "schedule": "cosine_per_epoch",
-            "clip": 1.0,
-            "precision": "fp32",
-            "detect_after": None,
-            "keep_best": 1,
-            "best_by": "dev_perplexity",
-            **training,
-        }
-    )
+
+    settings: Mapping[str, Any]
+    data: Path
+    change: Change
+    macs: Callable[[TransformerLM], float]
+    run: str
+    state: Path
+    log_every: int
+
+    @property
+    def training(self) -> TrainingSettings:
+        """How it is trained."""
+        return training_keys({**RECIPE, **self.settings["training"]})
+
+    def model(self, seed: int) -> TransformerLM:
+        """The scalar model of a seed, with what the arm replaces replaced; the rest has the same initial weights in every arm."""
+        mixer = {"mixer": "attention", "heads": self.settings["heads"]}
+        vocabulary = read_summary(self.data)["vocabulary"]
+        model = build_model({"model": {**self.settings["model"], "mixer": mixer}, "seed": seed}, vocabulary)
+        self.change(model, seed)
+        return model
+
+    def task(self, model: TransformerLM, seed: int) -> LanguageTask:
+        """Its task: the language study's."""
+        return LanguageTask(
+            self.data,
+            positions=model.config.positions,
+            batch=self.settings["training"]["batch"],
+            seed=seed,
+            device=torch.device("cpu"),
+            flops_per_token=6 * self.macs(model),
+        )
+
+    def train(self, seed: int) -> Trained[LanguageTask]:
+        """Train a seed, or go on where it was interrupted, to the best epoch's weights."""
+        summary, own = read_summary(self.data), {**self.settings, "seeds": seed}
+        job = Job(
+            about=About(self.run, self.settings["arm"], summary["name"]),
+            track=self.settings["phase"],
+            seed=seed,
+            settings=own,
+            data_hashes=summary["hashes"],
+            training=self.training,
+            # no detector: an arm that learns nothing is a result here
+            options=TrainerOptions(SELECTION, None, SAVE_MINUTES, self.log_every),
+            model=lambda: self.model(seed),
+            task=lambda model: self.task(model, seed),
+            checkpoint_settings=own,
+            device=torch.device("cpu"),
+            threads=1,
+            prepare=flush_denormals,
+            state_root=self.state,
+        )
+        return train(job, best=True)
+
+
+def run_language_job(job: LanguageJob, about: Mapping[str, Any], out: str | Path) -> dict[str, Any]:
+    """Train all seeds of an arm and write what was found to the JSON file `out`.
+
+    about : what else the file says of the arm
+    """
+    begun, used, settings = time.perf_counter(), time.process_time(), job.settings
     runs = []
     for seed in settings["seeds"]:
-        model = changed_model(settings, summary["vocabulary"], change, seed)
-        task = LanguageTask(
-            data,
-            positions=model.config.positions,
-            batch=batch,
-            seed=seed,
-            device=place,
-            flops_per_token=6 * macs(model),
-        )
-        user = User(run, settings["phase"], settings["arm"], seed)
-        trained = train_to_best(model, task, options, {**settings, "seeds": seed}, summary["hashes"], user, state=state)
+        trained = job.train(seed)
+        summary, task = trained.summary, trained.task
+        perplexity = {split: task.perplexity(trained.model, split)["token"] for split in ("valid", "test")}
         runs.append(
             {
                 "seed": seed,
-                "perplexity": {split: task.perplexity(model, split)["token"] for split in ("valid", "test")},
-                "best_epoch": trained.best[0],
-                "updates": trained.updates,
-                "by_epoch": [trained.scores[e] for e in sorted(trained.scores)],
+                "perplexity": perplexity,
+                "best_epoch": summary.best[0],
+                "updates": summary.updates,
+                "by_epoch": [summary.scores[epoch] for epoch in sorted(summary.scores)],
             }
         )
-        say(f"{user.name}: test perplexity {runs[-1]['perplexity']['test']:.2f}")
-    model = changed_model(settings, summary["vocabulary"], change, settings["seeds"][0]).train()
-    first = task.largest()[0]
+        say(f"{settings['phase']}/{settings['arm']}/seed{seed}: test perplexity {perplexity['test']:.2f}")
+    model = job.model(settings["seeds"][0]).train()
+    first, text = task.largest()[0], read_summary(job.data)
     result = {
         "settings": dict(settings),
         **about,
         "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-        "flops_per_token": 6 * macs(model),
+        "flops_per_token": 6 * job.macs(model),
         "runs": runs,
-        **step_costs(model, first, options, 5),
+        **step_costs(model, first, job.training, 5),
         "batch_tokens": first.work,
-        "data": {k: summary[k] for k in ("name", "vocabulary", "splits", "unigram_entropy", "hashes")},
+        "data": {k: text[k] for k in ("name", "vocabulary", "splits", "unigram_entropy", "hashes")},
         "model": dataclasses.asdict(model.config),
-        "record": job_record(begun, used, place),
+        "record": job_record(begun, used, torch.device("cpu")),
     }
     write_json(out, result)
     return result
-
-
-def changed_model(settings: Mapping[str, Any], vocabulary: int, change: Change, seed: int) -> TransformerLM:
-    """The scalar model of a seed, with what the arm replaces replaced; the rest has the same initial weights in every arm."""
-    model = build_model({"model": {**settings["model"], "mixer": {"mixer": "attention", "heads": settings["heads"]}}, "seed": seed}, vocabulary)  # fmt: skip
-    change(model, seed)
-    return model
 
 
 def attention_macs(model: TransformerLM) -> float:

@@ -1,0 +1,5 @@
+"""The pair mixer."""
+
+from geomix.mixers.lazy import lazily
+
+__getattr__ = lazily(__name__, {"PairMixer": "module"})

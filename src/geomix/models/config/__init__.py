@@ -1,0 +1,1 @@
+"""What each model is made from, and how large it is: dataclasses without torch, counts by formula."""

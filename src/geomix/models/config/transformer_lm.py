@@ -1,0 +1,69 @@
+"""What determines a causal language model, mixer included, and its size, without torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from geomix.errors import UserError
+from geomix.mixers.registry import arguments_of
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModelConfig:
+    """What is built.
+
+    vocab, positions : pieces of the vocabulary; longest block of tokens.
+    blocks, width, ff_dim : depth, model width, inner width of the feed-forward.
+    dropout : of the embedding and of both sub-blocks' outputs; none inside attention or the feed-forward.
+    norm : "post" (the paper) or "pre": x + mixer(LN(x)).
+    init_std : standard deviation of all embeddings and linear weights, biases 0; None: torch's own (embeddings N(0, 1)).
+    extra_linear : a width x width linear map with bias after the mixer: the d^2 + d parameters a layer by which the paper's
+        counts exceed its equations.
+    mixer : {"mixer": "attention", "heads": 4} or {"mixer": "pair", ...arguments of PairMixer}.
+    seed : of the signed table.
+    """
+
+    vocab: int
+    positions: int = 128
+    blocks: int = 6
+    width: int = 256
+    ff_dim: int = 1024
+    dropout: float = 0.1
+    norm: str = "post"
+    init_std: float | None = None
+    extra_linear: bool = False
+    mixer: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"mixer": "attention", "heads": 4})
+    seed: int = 0
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> LanguageModelConfig:
+        """A config from plain values; an unknown key or a wrong value is a UserError that names it."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for key in values:
+            if key not in known:
+                close = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+                raise UserError(f"language model: unknown key {key!r}: {hint}")
+        config = cls(**values)
+        if config.norm not in ("post", "pre"):
+            raise UserError(f"language model: norm {config.norm!r} is not known: choose post or pre")
+        return config
+
+    def parameters(self) -> int:
+        """Trainable parameters, the tied head counted once."""
+        width, ff_dim = self.width, self.ff_dim
+        block = (
+            arguments_of(self.mixer, causal=True).parameters(width) + 2 * width * ff_dim + ff_dim + width + 4 * width
+        )
+        if self.extra_linear:
+            block += width * width + width
+        return (self.vocab + self.positions) * width + self.blocks * block + 2 * width
+
+    def macs_per_token(self, length: int) -> float:
+        """Multiply-adds of the forward pass a token, in blocks of `length` tokens: the maps, attention's products, the head."""
+        width = self.width
+        block = arguments_of(self.mixer, causal=True).macs_per_frame(width, length) + 2 * width * self.ff_dim
+        return self.blocks * (block + self.extra_linear * width * width) + self.vocab * width

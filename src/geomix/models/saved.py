@@ -1,0 +1,65 @@
+"""A trained model as a folder: model.safetensors, model.yaml and, of a user's own mixer, its source; it loads from there alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+import yaml
+
+from geomix.errors import UserError
+from geomix.files import write_text
+from geomix.mixers.own import source as own
+from geomix.models.architectures import model_config
+from geomix.models.conformer import ConformerCTC
+from geomix.tensors import load_state, state_once, write_tensors
+
+
+def save_model(model: ConformerCTC, folder: str | os.PathLike, tokenizer: str = "tokenizer.model") -> None:
+    """Write model.safetensors, model.yaml and the source of a user's own mixer (mixer_source.py) into `folder`.
+
+    tokenizer : name of the tokenizer file beside them
+    """
+    folder = Path(folder)
+    write_tensors(folder / "model.safetensors", state_once(model))
+    values = model.config.to_dict()
+    if own.is_own(values.get("mixer", {}).get("mixer")):
+        from geomix.mixers.own.module import text_of
+
+        own.write(text_of(model.blocks[0].mixer), folder)
+        values["mixer"].pop(own.KEPT, None)
+    about = {"model": values, "tokenizer": tokenizer}
+    write_text(folder / "model.yaml", yaml.safe_dump(about, sort_keys=False))
+
+
+def load_model(folder: str | os.PathLike, device: torch.device | str = "cpu") -> ConformerCTC:
+    """The model that `save_model` wrote, in eval mode on `device`; nothing but the folder is needed."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    folder = Path(folder)
+    try:
+        about = yaml.safe_load((folder / "model.yaml").read_text(encoding="utf-8"))
+        state = load_file(folder / "model.safetensors", device=str(device))
+    except FileNotFoundError as error:
+        raise UserError(
+            f"{error.filename or folder / 'model.safetensors'}: no such file; give the folder of a trained model"
+        ) from None
+    except (yaml.YAMLError, SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"{folder}: its model.yaml or model.safetensors is damaged ({' '.join(str(error).split())}); make the model again"
+        ) from None
+    if not isinstance(about, Mapping) or "model" not in about:
+        raise UserError(f"{folder / 'model.yaml'}: no entry `model`; make the model again")
+    config = model_config(own.kept(about["model"], folder))
+    with torch.device("meta"):
+        model = config.build()
+    try:
+        load_state(model, state, assign=True)
+    except RuntimeError as error:
+        raise UserError(
+            f"{folder}: model.safetensors does not fit model.yaml ({str(error).splitlines()[-1].strip()}); make the model again"
+        ) from None
+    return model.eval().requires_grad_(True)
