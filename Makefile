@@ -8,7 +8,7 @@ export PYTHONUNBUFFERED := 1
 # a thread a test process: two tests side by side use two cores better than one test on both
 SIDE_BY_SIDE := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(( $(CORES) < 4 ? $(CORES) : 4 )) --dist loadfile
 
-.PHONY: help env espnet espnet-test demo test lint debian-packages slurm-test faults gpu-test granite-mutations clean-demo
+.PHONY: help env espnet espnet-test demo test lint debian-packages slurm-test faults gpu-test granite-mutations fuzz clean-demo
 
 help: ## what can be made here
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
@@ -18,6 +18,7 @@ env: .venv/.run-stamp ## the pinned environment, in .venv
 
 .venv/.run-stamp: requirements.txt pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "geomix needs $(PYTHON), 3.11 or newer (Debian: apt-get install python3 python3-venv)"; exit 1; }
+	@PYTHONPATH=src $(PYTHON) -m geomix.interpreter $(BIN)/python
 	@echo "== making .venv: torch, snakemake and the rest, pinned (about 2 minutes, 6 GB)"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --requirement requirements.txt
@@ -91,6 +92,9 @@ gpu-test: ## every kernel, a step of each arm and a short training on this machi
 
 granite-mutations: .venv/.test-stamp ## each fault that a Granite implementation may have, put in and caught
 	$(BIN)/python -m tests.granite_mutations
+
+fuzz: .venv/.test-stamp ## ten minutes of random recordings, corpora, configurations, hypotheses and states: success or one sentence?
+	$(BIN)/python -m tests.fuzz --minutes 10
 
 clean-demo: ## forget the demo run and its corpus
 	-$(BIN)/geomix forget demo

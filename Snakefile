@@ -11,6 +11,7 @@ from snakemake.exceptions import WorkflowError
 
 from geomix.errors import UserError
 from geomix.espnet_track.settings import check_study
+from geomix.interpreter import check_interpreter
 from geomix.settings import resolve
 
 
@@ -22,6 +23,7 @@ os.environ.setdefault("GEOMIX_DATA", "../shared/data")
 
 # from here on `config` is complete: checked, with every default filled in
 try:
+    check_interpreter()
     _resolved = resolve(config)
     check_study(_resolved)
 except UserError as error:

@@ -45,8 +45,8 @@ def test_a_full_disk_behind_the_output_is_a_sentence(text):
     with open("/dev/full", "w") as full:
         done = geomix("score", text, text, stdout=full)
     assert done.returncode == 1
-    assert (
-        done.stderr == "geomix: the output: cannot be read or written (No space left on device): name another place\n"
+    assert done.stderr == (
+        "geomix: the output: the disk is full (No space left on device): free some space and run again\n"
     )
 
 

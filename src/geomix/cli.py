@@ -8,7 +8,7 @@ import importlib
 import os
 import sys
 
-from geomix.errors import exit_with_sentence
+from geomix.errors import exit_with_sentence, sentence_of
 
 # command -> what it does; each is a module of geomix.commands with add_arguments(parser) and run(arguments)
 COMMANDS = {
@@ -44,12 +44,14 @@ def main(argv: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("geomix: interrupted", file=sys.stderr)
         raise SystemExit(130) from None
-    except OSError as error:
-        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+    except OSError as error:  # what was still to be written when the command had ended
+        sentence = sentence_of(error)
+        if error.errno == errno.EIO and error.filename is None:
+            sentence = f"the output: cannot be written ({error.strerror}): name another place"
+        if sentence is None:
             raise
         _write_no_more()
-        what = "the output" if error.filename is None else error.filename
-        print(f"geomix: {what}: cannot be read or written ({error.strerror}): name another place", file=sys.stderr)
+        print(f"geomix: {sentence}", file=sys.stderr)
         raise SystemExit(1) from None
 
 

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import hashlib
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterator
@@ -74,7 +75,7 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
 def read_json(path: str | os.PathLike, *keys: str) -> Any:
     """Read JSON, or raise a `UserError` that names the file; with `keys`, an object that has them, or a list of such objects."""
     try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
+        value = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_finite, parse_float=_finite)
         for item in value if isinstance(value, list) else [value]:
             lacking = [key for key in keys if not isinstance(item, dict) or key not in item]
             if lacking:
@@ -84,8 +85,39 @@ def read_json(path: str | os.PathLike, *keys: str) -> Any:
         raise UserError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise UserError(f"{path}: a folder where a file is expected") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # damaged, not UTF-8, a number that Python cannot hold, a nesting without end
         raise UserError(f"{path}: not valid JSON ({error}); remove it and run the step that makes it again") from None
+
+
+def read_object(path: str | os.PathLike, *keys: str, **kinds: type | tuple[type, ...]) -> dict[str, Any]:
+    """Read a JSON object that has `keys`, and those of `kinds` with values of that type; `UserError` names what is not so."""
+    found = read_json(path, *keys, *kinds)
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: not an object of keys and values: remove it and run the step that makes it again")
+    for key, kind in kinds.items():
+        if not isinstance(found[key], kind) or (isinstance(found[key], bool) and kind is not bool):
+            raise UserError(
+                f"{path}: its {key!r} is {found[key]!r}, which is not of its kind: remove it and run the step that makes it again"
+            )
+    return found
+
+
+def read_objects(path: str | os.PathLike, *keys: str) -> list[dict[str, Any]]:
+    """Read a JSON list of objects that have `keys`; `UserError` names what is not so."""
+    found = read_json(path, *keys)
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise UserError(f"{path}: not a list of objects: remove it and run the step that makes it again")
+    return found
+
+
+def _finite(text: str) -> float:
+    """A number of JSON; NaN and infinity are none, written out (NaN) or beyond what a float holds (1e999)."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text} is no finite number")
+    return value
 
 
 def sha256(path: str | os.PathLike) -> str:

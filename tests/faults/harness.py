@@ -45,7 +45,7 @@ FILES = (
     "results/faults/tables.csv",
 )
 TIMES = ("seconds", "audio_s_per_s", "mfu", "time_left_s", "data_wait")
-PATIENCE = 600  # seconds for any one thing to happen
+PATIENCE = 3600  # seconds for any one thing to happen: a deadline only ends what hangs
 
 
 @dataclass(frozen=True)

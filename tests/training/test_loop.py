@@ -164,13 +164,11 @@ def test_stopped_during_dev_evaluation_it_resumes_to_the_same_bits(undisturbed, 
     class Slow(Task):
         def evaluate(self, model):
             os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(5)
+            time.sleep(3600)  # what is told to stop never sees the end of this
             raise AssertionError("the stop must not wait for the evaluation")
 
-    begun = time.perf_counter()
     with pytest.raises(UserError, match="stopped by SIGTERM in epoch 1"):
         trainer(tmp_path, Slow()).run()
-    assert time.perf_counter() - begun < 3
     task = Task()
     trainer(tmp_path, task).run()
     assert min(task.made) == (2, 0)
@@ -206,7 +204,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path):
     moments, kills = random.Random(0), 0
     while not (broken / "finished").exists():
         process = start(broken)
-        process.join(moments.uniform(0.02, 0.25) if kills < 12 else 60)
+        process.join(moments.uniform(0.02, 0.25) if kills < 12 else 3600)
         if process.is_alive():
             process.kill()
             process.join()

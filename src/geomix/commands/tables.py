@@ -7,7 +7,7 @@ from pathlib import Path
 
 from geomix.commands.publish import is_published
 from geomix.errors import UserError
-from geomix.files import read_json
+from geomix.files import read_object
 from geomix.report import build_report
 from geomix.report.names import is_speech
 from geomix.report.publish import differing, parts_of, rebuild
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
             raise UserError(f"{folder}: a published run is whole: leave --partial out, or say with --out where it goes")
         _compare(folder)
         return
-    if (folder / "study.json").is_file() and not is_speech(read_json(folder / "study.json", "study", "arms")):
+    if (folder / "study.json").is_file() and not is_speech(read_object(folder / "study.json", "study", "arms")):
         if arguments.partial:
             raise UserError(f"{folder}: a language study has no partial tables: leave --partial out")
         print(rebuild(folder, out or folder).text)

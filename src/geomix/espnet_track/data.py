@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geomix.errors import UserError
-from geomix.files import read_json, sha256, write_text
+from geomix.files import read_object, sha256, write_text
 from geomix.speech.manifest import SAMPLE_RATE, Utterance, read_manifest
 from geomix.speech.tokenizer import Tokenizer
 
@@ -56,8 +56,8 @@ class EspnetData:
     def hashes(self) -> dict[str, str]:
         """Hashes of the splits and of the tokenizer: with the settings, all that decides the weights."""
         return {
-            "train": read_json(self.train_summary, "hash")["hash"],
-            "dev": read_json(self.dev_summary, "hash")["hash"],
+            "train": read_object(self.train_summary, "hash")["hash"],
+            "dev": read_object(self.dev_summary, "hash")["hash"],
             "tokenizer": sha256(self.tokenizer / "tokenizer.model"),
         }
 

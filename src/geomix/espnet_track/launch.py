@@ -21,7 +21,7 @@ from geomix.espnet_track.data import EspnetData, read_shapes, write_training_sha
 from geomix.espnet_track.environment import run_step
 from geomix.espnet_track.record import Trained, log_lines, origin_of, record_of
 from geomix.espnet_track.settings import criterion_of, stats_config, subsampling_of, training_config
-from geomix.files import atomic_path, folder_lock, read_json, write_json, write_text
+from geomix.files import atomic_path, folder_lock, read_object, write_json, write_text
 from geomix.settings import E_BRANCHFORMER
 from geomix.tensors import write_tensors
 from geomix.training.averaging import Epochs, Selection, write_averaging
@@ -102,7 +102,7 @@ def _trained(
     """What ESPnet's training did, run to its end now or before, and its attempts with their largest memory."""
     said = found.folder / _SAID
     if found.restored:  # ESPnet would average again, over files that another selection may not have kept
-        return run_step("summary", step, threads=threads, log=said), read_json(found.folder / _ATTEMPTS, "attempts")
+        return run_step("summary", step, threads=threads, log=said), read_object(found.folder / _ATTEMPTS, "attempts")
     attempts = _begin_attempt(found.folder)
     summary = run_step("train", step, threads=threads, log=said, on_line=watch)
     attempts["peak_memory"] = max(summary["peak_memory"], attempts.get("peak_memory", 0))
@@ -113,7 +113,7 @@ def _trained(
 def _begin_attempt(state: Path) -> dict[str, Any]:
     """Count this attempt, and cut the log back to the checkpoint's epoch, where ESPnet goes on."""
     path = state / _ATTEMPTS
-    attempts = read_json(path) if path.exists() else {"attempts": 0}
+    attempts = read_object(path) if path.exists() else {"attempts": 0}
     attempts["attempts"] += 1
     write_json(path, attempts)
     done = max(
@@ -223,7 +223,7 @@ def average(epochs: Path, tokenizer: Path, out: Path, selection: Selection, *, t
 
     out, choice = Path(out), Epochs.read(epochs)
     state = choice.state
-    settings = read_json(state / SETTINGS, "settings")["settings"]
+    settings = read_object(state / SETTINGS, "settings")["settings"]
     averaged, best = _averaged(choice, selection, threads)
     weights = torch.load(averaged, map_location="cpu", weights_only=True)
     if bad := [

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from geomix.errors import UserError
-from geomix.files import atomic_path, read_json, sha256, write_json, write_text
+from geomix.files import atomic_path, read_object, sha256, write_json, write_text
 from geomix.language.perplexity import cross_entropy_of_unigrams, unigram_entropy
 from geomix.language.text import SPLITS, read_text
 from geomix.language.wordpiece import UNK, encode, load_wordpiece, train_wordpiece
@@ -124,7 +124,7 @@ def read_blocks(folder: str | Path, split: str, block: int) -> np.ndarray:
 def read_summary(folder: str | Path) -> dict[str, Any]:
     """corpus.json of a prepared corpus; a `UserError` names the key that it lacks."""
     path = Path(folder) / SUMMARY
-    summary = read_json(path)
+    summary = read_object(path)
     for keys in _NEEDED:
         value = summary
         for key in keys:

@@ -47,9 +47,9 @@ def load_model(folder: str | os.PathLike, device: torch.device | str = "cpu") ->
         raise UserError(
             f"{error.filename or folder / 'model.safetensors'}: no such file; give the folder of a trained model"
         ) from None
-    except (yaml.YAMLError, SafetensorError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, SafetensorError, OSError, ValueError, RecursionError) as error:
         raise UserError(
-            f"{folder}: its model.yaml or model.safetensors is damaged ({error}); make the model again"
+            f"{folder}: its model.yaml or model.safetensors is damaged ({' '.join(str(error).split())}); make the model again"
         ) from None
     if not isinstance(about, Mapping) or "model" not in about:
         raise UserError(f"{folder / 'model.yaml'}: no entry `model`; make the model again")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from geomix.files import read_json
+from geomix.files import read_object
 from geomix.report.comparisons import compare_systems
 from geomix.report.study import Study, Trained
 from geomix.report.text import interval_text
@@ -27,7 +27,7 @@ def has_tracks(study: Study) -> bool:
 def read_checks(study: Study) -> list[dict[str, Any]]:
     """Entries of agreement.json: check, about, value, bound, passed; [] where there is none."""
     path = study.folder / "agreement.json"
-    return read_json(path, "checks")["checks"] if path.is_file() else []
+    return read_object(path, "checks")["checks"] if path.is_file() else []
 
 
 def checks_table(study: Study) -> Table:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from geomix.errors import UserError
-from geomix.files import read_json, write_text
+from geomix.files import read_object, read_objects, write_text
 from geomix.report.comparisons import compare_study
 from geomix.report.references import reference_rows
 from geomix.report.study import Study
@@ -32,10 +32,10 @@ def build_report(folder: str | os.PathLike, out: str | os.PathLike | None = None
     if partial:
         comparisons = compare_study(folder, partial=True, write=False)
     else:
-        comparisons = read_json(path, "a", "b", "set", "track", "difference", "planned")
+        comparisons = read_objects(path, "a", "b", "set", "track", "difference", "planned")
     # a parity.json of before the gate was taken away says nothing of this study
     gated = study.gate is not None and (parity_path.is_file() or not partial)
-    parity = read_json(parity_path, "sentence", "passed") if gated else None
+    parity = read_object(parity_path, "sentence", "passed") if gated else None
     references = reference_rows(
         study.folder / "granite", study.sets, resamples=study.resamples, seed=study.seed, partial=partial
     )

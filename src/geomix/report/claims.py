@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from geomix.files import read_json
+from geomix.files import read_object, read_objects
 from geomix.report.study import Study
 from geomix.report.targets import NO_GATE, seeds_named, spoken, trainings_measured
 from geomix.report.text import interval_text, markdown_table
@@ -36,7 +36,7 @@ def claims_of_run(folder: str | os.PathLike, question: str) -> list[Claim]:
     if study.gate is None:
         found.append(_ungated(folder, question))
     elif (folder / "parity.json").is_file():
-        parity = read_json(folder / "parity.json", "sentence", "track", "seeds")
+        parity = read_object(folder / "parity.json", "sentence", "track", "seeds")
         found.append(
             Claim(
                 f"{question}: the baseline reaches its target",
@@ -46,7 +46,7 @@ def claims_of_run(folder: str | os.PathLike, question: str) -> list[Claim]:
             )
         )
     if (folder / "comparisons.json").is_file():
-        for e in read_json(folder / "comparisons.json", "a", "b", "set", "planned", "verdict"):
+        for e in read_objects(folder / "comparisons.json", "a", "b", "set", "planned", "verdict"):
             if e["planned"] and e["set"] in study.test_sets:
                 seeds = f"{e['seeds_a']} seed{'s' if e['seeds_a'] > 1 else ''}, {e['speakers']} speakers"
                 verdict = {"a better": f"{e['a']} better", "b better": f"{e['b']} better"}.get(
@@ -69,13 +69,13 @@ def claims_of_language(folder: str | os.PathLike, question: str) -> list[Claim]:
     folder = Path(folder)
     if not (folder / "comparisons.json").is_file():
         return [Claim(question, "not run", "-", f"`{folder}`")]
-    if (folder / "study.json").is_file() and read_json(folder / "study.json", "gate")["gate"] is None:
+    if (folder / "study.json").is_file() and read_object(folder / "study.json", "gate")["gate"] is None:
         found = [_ungated(folder, question)]
     else:
-        parity = read_json(folder / "parity.json", "sentence", "seeds")
+        parity = read_object(folder / "parity.json", "sentence", "seeds")
         figure = f"{spoken(parity)}; {seeds_named(parity['seeds'])}"
         found = [Claim(f"{question}: the baseline", "measured", figure, f"`{folder}/parity.json`")]
-    for e in read_json(folder / "comparisons.json", "a", "b", "set", "planned", "verdict"):
+    for e in read_objects(folder / "comparisons.json", "a", "b", "set", "planned", "verdict"):
         if e["planned"] and e["set"] == "test":
             interval = f" [{e['low']:.3f}, {e['high']:.3f}]" if "low" in e else ""
             figure = (
@@ -104,7 +104,7 @@ def claims_of_algebra(folder: str | os.PathLike, question: str) -> list[Claim]:
     folder, found = Path(folder), []
     for phase, asked in PHASES.items():
         path = folder / f"{phase}.json"
-        status, figure = ("measured", read_json(path, "summary")["summary"]) if path.is_file() else ("not run", "-")
+        status, figure = ("measured", read_object(path, "summary")["summary"]) if path.is_file() else ("not run", "-")
         found.append(Claim(f"{question}, {asked}", status, figure, f"`{folder}/{phase}.md`"))
     return found
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from geomix.files import read_json, write_json, write_text
+from geomix.files import read_object, write_json, write_text
 from geomix.report.figures import COLOURS, NOTHING, STYLE, empty_figure, look_of, plain_ticks, save_figure
 from geomix.report.names import figure_names
 from geomix.report.targets import NO_GATE, named_sources, seeds_named, short_aim
@@ -43,14 +43,14 @@ class LanguageStudy:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The config's `language` section, and `run`."""
-        return read_json(self.folder / "study.json")
+        return read_object(self.folder / "study.json")
 
     @cached_property
     def records(self) -> dict[str, list[dict[str, Any]]]:
         """Arm -> its run records in the order of the seeds; an absent one is a UserError."""
         found: dict[str, list[dict[str, Any]]] = {}
         for arm, seed in language_trainings_of(self.settings):
-            found.setdefault(arm, []).append(read_json(self.folder / arm / f"seed{seed}" / "record.json"))
+            found.setdefault(arm, []).append(read_object(self.folder / arm / f"seed{seed}" / "record.json"))
         return found
 
     def perplexities(self, arm: str, split: str, average: str = "batch_mean") -> list[float]:
@@ -72,7 +72,7 @@ class LanguageStudy:
         path = self.folder / "parity.json"
         if self.settings["gate"] is None:
             marks.append(NO_GATE)
-        elif path.is_file() and (parity := read_json(path, "anchor"))["anchor"] is None:
+        elif path.is_file() and (parity := read_object(path, "anchor"))["anchor"] is None:
             marks.append(f"{short_aim(parity)} not reached")
         return "; ".join(marks)
 
@@ -81,7 +81,7 @@ class LanguageStudy:
         """The state of the gate in one line."""
         if self.settings["gate"] is None:
             return "No gate: no arm waited for the baseline to reach a target."
-        parity = read_json(self.folder / "parity.json", "sentence", "seeds")
+        parity = read_object(self.folder / "parity.json", "sentence", "seeds")
         return f"{parity['sentence']} ({seeds_named(parity['seeds'])}).{named_sources(parity)}"
 
 
@@ -93,7 +93,7 @@ def measure_parity(folder: str | os.PathLike, gate: Mapping[str, Any], corpus: s
     """
     values = []
     for seed in gate["seeds"]:
-        record = read_json(Path(folder) / gate["arm"] / f"seed{seed}" / "record.json", "perplexity")
+        record = read_object(Path(folder) / gate["arm"] / f"seed{seed}" / "record.json", "perplexity")
         values.append(record["perplexity"]["valid"]["batch_mean"])
     measured, source = statistics.fmean(values), gate.get("source")
     verdict = range_verdict(measured, gate["low"], gate["high"], arm=gate["arm"], corpus=corpus, source=source)
@@ -292,7 +292,7 @@ def _layers(study: LanguageStudy, arm: str, when: str) -> dict[str, np.ndarray] 
     """Per layer, averaged over seeds: sine (median), narrow (share below 0.05), gate; None without a pair mixer."""
     seeds = []
     for record in study.records[arm]:
-        found = read_json(study.folder / arm / f"seed{record['seed']}" / "diagnostics.json")[when]
+        found = read_object(study.folder / arm / f"seed{record['seed']}" / "diagnostics.json")[when]
         if not found:
             return None
         seeds.append([(d["sine_quantiles"]["0.5"], d["narrow_share"], d["mean_gate"]) for d in found])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from geomix.errors import UserError
-from geomix.files import read_json, write_json, write_text
+from geomix.files import read_object, write_json, write_text
 from geomix.report.targets import chained, seeds_named, short_aim, sources_of
 from geomix.statistics import gate_verdict
 
@@ -63,7 +63,7 @@ def _measure(folder: Path, anchor: Mapping[str, Any]) -> dict[str, Any]:
         rates = []
         for seed in anchor["seeds"]:
             path = folder / anchor["track"] / anchor["arm"] / f"seed{seed}" / "score" / f"{name}.json"
-            rate = read_json(path).get("words", {}).get("rate")
+            rate = read_object(path).get("words", {}).get("rate")
             if rate is None:
                 raise UserError(f"{path}: has no word error rate: score {name} against a reference that has words")
             rates.append(rate)
@@ -90,7 +90,7 @@ def pass_gate(path: str | os.PathLike) -> str:
     The gate opens when the arm or its fallback reached its target, and in any case in the mode `record`. When it stays
     shut, final pages that an earlier pass left beside the file are made to say so (`refresh_page`).
     """
-    parity = read_json(path, "sentence", "anchor", "mode")
+    parity = read_object(path, "sentence", "anchor", "mode")
     if not parity["anchor"] and parity["mode"] != "record":
         page = refresh_page(Path(path).parent, parity)
         raise UserError(

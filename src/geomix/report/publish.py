@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from geomix.errors import UserError
-from geomix.files import read_json, write_text
+from geomix.files import read_object, write_text
 from geomix.report.build import build_report
 from geomix.report.language import build_report as build_language_report
 from geomix.report.names import figure_files, is_speech
@@ -56,7 +56,7 @@ class Rebuilt:
 
 def rebuild(part: Path, out: Path) -> Rebuilt:
     """Write the tables and figures of one study, speech or language, into `out`."""
-    settings = read_json(part / "study.json", "study", "arms")
+    settings = read_object(part / "study.json", "study", "arms")
     figures = [f"figures/{name}" for name in figure_files(settings)]
     if is_speech(settings):
         return Rebuilt([*PAGES, *figures], render_text(build_report(part, out)))
@@ -143,9 +143,9 @@ def _beside(out: Path) -> Iterator[Path]:
 
 def _publish_part(part: Path, out: Path, publication: Publication, allow_dirty: bool) -> None:
     """Check one study and copy it to `out`."""
-    settings = read_json(part / "study.json", "study", "arms")
+    settings = read_object(part / "study.json", "study", "arms")
     trainings = _speech_trainings(part) if is_speech(settings) else _language_trainings(part, settings)
-    dirty = [place for place in trainings if read_json(place / "record.json").get("dirty") is not False]
+    dirty = [place for place in trainings if read_object(place / "record.json").get("dirty") is not False]
     if dirty and not allow_dirty:
         raise UserError(
             f"{dirty[0] / 'record.json'}: trained from a working tree that is not known to be clean (dirty is not false; "
@@ -206,7 +206,7 @@ def _speech_trainings(part: Path) -> list[Path]:
         for seed in study.seeds(track)
     }
     gate = study.gate or {}
-    parity = read_json(part / "parity.json", "passed") if gate else {}
+    parity = read_object(part / "parity.json", "passed") if gate else {}
     for anchor in (gate, gate.get("fallback") if not parity.get("passed") else None):
         for seed in (anchor or {}).get("seeds", ()):
             sets = [target["set"] for target in anchor["targets"]]

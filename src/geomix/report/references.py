@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from geomix.errors import UserError
-from geomix.files import read_json, write_text
+from geomix.files import read_object, write_text
 from geomix.report.study import by_speaker
 from geomix.report.text import markdown_table
 from geomix.speech.scoring import read_score
@@ -36,7 +36,7 @@ def reference_rows(
         arms = sorted(path.parent.parent.name for path in folder.glob("*/seed0/record.json"))
     for arm in arms:
         place = folder / arm / "seed0"
-        record = read_json(place / "record.json", "corpus", "parameters", "note", "head")
+        record = read_object(place / "record.json", "corpus", "parameters", "note", "head")
         for name in sets:
             path = place / "score" / f"{name}.tsv"
             if not (path.is_file() and path.with_suffix(".json").is_file()):
@@ -45,7 +45,7 @@ def reference_rows(
                 raise UserError(
                     f"{path}: no such file, and the reference row of {arm} needs it: run `snakemake granite`"
                 )
-            score, totals = read_score(path), read_json(path.with_suffix(".json"), "normaliser", "words")
+            score, totals = read_score(path), read_object(path.with_suffix(".json"), "normaliser", "words")
             if score.words.reference != totals["words"]["reference"] or not score.words.reference:
                 raise UserError(
                     f"{path}: has {score.words.reference} reference words, its .json {totals['words']['reference']}: "

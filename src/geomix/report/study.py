@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from geomix.errors import UserError
-from geomix.files import read_json
+from geomix.files import read_object
 from geomix.settings import evaluation_sets, seeds_of
 from geomix.speech.scoring import Score, read_score
 
@@ -29,7 +29,7 @@ class Study:
     def read(cls, folder: str | os.PathLike) -> Study:
         """Read `<folder>/study.json`; a key that is missing is a `UserError`."""
         folder = Path(folder)
-        settings = read_json(folder / "study.json")
+        settings = read_object(folder / "study.json")
         for key in ("run", "corpus", "arms", "study", "comparison", "gate"):
             if not isinstance(settings, dict) or key not in settings:
                 raise UserError(f"{folder / 'study.json'}: has no {key!r}: run the step that describes the study again")
@@ -124,9 +124,9 @@ class Trained:
     @cached_property
     def record(self) -> dict[str, Any]:
         """The run record; absent, or of another training than the averaged model's, is a `UserError`."""
-        record = read_json(self.folder / "record.json", "parameters")
+        record = read_object(self.folder / "record.json", "parameters")
         averaging = self.folder / "averaging.json"
-        averaged = read_json(averaging).get("training") if averaging.is_file() else None
+        averaged = read_object(averaging).get("training") if averaging.is_file() else None
         if averaged and record.get("settings_hash") not in (None, averaged):
             raise UserError(
                 f"{averaging}: its model is of training {averaged}, the record beside it of {record['settings_hash']}: "
@@ -152,7 +152,7 @@ class Trained:
     def diagnostics(self) -> dict[str, list[dict[str, Any]]]:
         """Per-block diagnostics of the pair mixer at the `start` and the `end`; empty for an arm without one."""
         path = self.folder / "diagnostics.json"
-        found = read_json(path) if path.is_file() else {}
+        found = read_object(path) if path.is_file() else {}
         if not isinstance(found, dict) or not all(isinstance(blocks, list) for blocks in found.values()):
             raise UserError(f"{path}: not diagnostics by block: run the training step again")
         return found
@@ -161,7 +161,7 @@ class Trained:
     def averaging_note(self) -> str | None:
         """What averaging.json has to say about the epochs it averaged, if anything."""
         path = self.folder / "averaging.json"
-        return read_json(path).get("note") if path.is_file() else None
+        return read_object(path).get("note") if path.is_file() else None
 
     def score(self, name: str) -> Score:
         """The scored utterances of set `name`; absent is a `UserError`."""

@@ -61,8 +61,14 @@ def load(*overlays: str | os.PathLike, base: str | os.PathLike = "config.yaml") 
             raise UserError(
                 f"{path}: no such configuration file; run from the project's root or name another"
             ) from None
-        except yaml.YAMLError as error:
-            raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
+        except (
+            yaml.YAMLError,
+            ValueError,
+            RecursionError,
+        ) as error:  # of a number, a date or a nesting that Python cannot hold
+            raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())[:300]}: correct it") from None
         if not isinstance(layer, dict):
             raise UserError(f"{path}: a configuration is a dictionary of keys, not {type(layer).__name__}")
         config = merge(config, layer)

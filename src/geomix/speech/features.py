@@ -272,9 +272,25 @@ def write_normalisation(path: str | os.PathLike, stores: FeatureStore | Iterable
 
 
 def read_normalisation(path: str | os.PathLike) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation, float32, shape (80,) each, from the file that `write_normalisation` made."""
-    content = files.read_json(path)
-    return np.array(content["mean"], np.float32), np.array(content["std"], np.float32)
+    """Mean and standard deviation, float32, shape (80,) each, from the file that `write_normalisation` made.
+
+    Raises
+    ------
+    UserError
+        When the file does not hold 80 finite means and 80 finite deviations above 0.
+    """
+    content = files.read_object(path, "mean", "std")
+    try:
+        mean, std = (np.array(content[name], np.float32) for name in ("mean", "std"))
+        right = mean.shape == std.shape == (N_MELS,) and np.isfinite([mean, std]).all() and (std > 0).all()
+    except (TypeError, ValueError, OverflowError):
+        right = False
+    if not right:
+        raise UserError(
+            f"{path}: does not hold {N_MELS} finite means and {N_MELS} deviations above 0: remove it and run the step that "
+            "makes it again"
+        )
+    return mean, std
 
 
 def open_features(paths: Sequence[Path]) -> FeatureStore:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geomix.files import read_json, sha256
+from geomix.errors import UserError
+from geomix.files import read_object, sha256
 from geomix.training.record import Dropped
 
 
@@ -43,21 +44,28 @@ class PreparedData:
     def hashes(self) -> dict[str, str]:
         """Hashes of the splits read, of the normalisation and of the tokenizer: with the settings, all that matters."""
         return {
-            "train": read_json(self.train_summary, "hash")["hash"],
-            "dev": read_json(self.dev_summary, "hash")["hash"],
+            "train": read_summary(self.train_summary)["hash"],
+            "dev": read_object(self.dev_summary, hash=str)["hash"],
             "normalisation": sha256(self.normalisation),
             "tokenizer": sha256(Path(self.tokenizer) / "tokenizer.model"),
         }
 
 
+def read_summary(path: Path) -> dict[str, Any]:
+    """The training set's split.json with all that a record says of it: wrong, it is told before the training, not after it."""
+    found = read_object(path, "speed_histogram", hash=str, utterances=int, seconds=(int, float), dropped=dict)
+    if not all(isinstance(found["dropped"].get(key), list) for key in ("too_short", "too_long")):
+        raise UserError(f"{path}: does not list what was dropped: prepare the split again")
+    return found
+
+
 def read_counts(summary: Path) -> dict[str, Any]:
     """What a record says of the training set of a split.json."""
-    keys = ("utterances", "seconds", "speed_histogram")
-    train = read_json(summary, *keys)
-    return {key: train[key] for key in keys}
+    train = read_summary(summary)
+    return {key: train[key] for key in ("utterances", "seconds", "speed_histogram")}
 
 
 def read_dropped(summary: Path) -> Dropped:
     """What preparation left out of the training set of a split.json."""
-    dropped = read_json(summary, "dropped")["dropped"]
+    dropped = read_summary(summary)["dropped"]
     return Dropped(dropped["too_short"], len(dropped["too_long"]))

@@ -21,8 +21,8 @@ from geomix.speech.batching import (
     split_alignable,
 )
 from geomix.speech.decoding import greedy_labels, log_prob_batches
-from geomix.speech.features import open_features
-from geomix.speech.manifest import SAMPLE_RATE, read_manifest
+from geomix.speech.features import FeatureStore, open_features
+from geomix.speech.manifest import SAMPLE_RATE, Utterance, read_manifest
 from geomix.speech.prepared import PreparedData
 from geomix.speech.scoring import score_texts
 from geomix.speech.tokenizer import Tokenizer
@@ -66,6 +66,14 @@ class _Epoch(Sequence[Batch]):
         )
 
 
+def _check_features(files: Sequence[Path], store: FeatureStore, utterances: Sequence[Utterance]) -> None:
+    """Refuse features that lack an utterance, before anything is trained."""
+    if missing := [u.id for u in utterances if u.id not in store]:
+        raise UserError(
+            f"{files[0]}: no features of {len(missing)} of {len(utterances)} utterances (first: {missing[0]}): compute them again"
+        )
+
+
 class SpeechTask:
     """Batches and dev error rates of CTC speech recognition (a `training.task.Task`).
 
@@ -93,6 +101,7 @@ class SpeechTask:
         store = open_features(data.train_features)
         utterances = read_manifest(data.train_manifest)
         lengths = store.lengths
+        _check_features(data.train_features, store, utterances)
         encoded = {text: tuple(self.tokenizer.encode(text)) for text in {u.text for u in utterances}}
         examples = [Example(u.id, u.samples, lengths[u.id], encoded[u.text]) for u in utterances]
         kept, dropped = split_alignable(
@@ -111,6 +120,7 @@ class SpeechTask:
     def _read_dev(self, model: ConformerCTC, data: PreparedData) -> None:
         self.dev_store = open_features(data.dev_features)
         dev = [utterance for manifest in data.dev_manifests for utterance in read_manifest(manifest)]
+        _check_features(data.dev_features, self.dev_store, dev)
         self._references = {utterance.id: utterance.text for utterance in dev}
         self._dev_tokens = {utterance.id: self.tokenizer.encode(utterance.text) for utterance in dev}
         self._subsampled = model.subsampled_lengths

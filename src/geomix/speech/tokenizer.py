@@ -140,12 +140,12 @@ class Tokenizer:
                 raise UserError(f"{path}: no such file: train the tokenizer first")
         try:
             processor = sentencepiece.SentencePieceProcessor(model_proto=model.read_bytes())
-        except (RuntimeError, OSError) as error:
+            pieces = [processor.id_to_piece(i) for i in range(_FIRST_PIECE, processor.get_piece_size())]
+        except (RuntimeError, OSError, ValueError) as error:
             raise UserError(
                 f"{model}: is no SentencePiece model ({_one_line(error)}): train the tokenizer again"
             ) from None
         tokens = read_lines(listing, "train the tokenizer first")
-        pieces = [processor.id_to_piece(i) for i in range(_FIRST_PIECE, processor.get_piece_size())]
         if tokens != [BLANK, UNK, *pieces, SOS_EOS]:
             raise UserError(
                 f"{listing}: is not {BLANK}, {UNK}, the pieces of tokenizer.model in their order, {SOS_EOS}: "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from geomix.errors import UserError
-from geomix.files import read_json
+from geomix.files import read_object
 from geomix.mixers.own.source import is_own
 from geomix.settings import BASELINE, E_BRANCHFORMER, evaluation_sets, seeds_of, stages, trainings_of
 from geomix.training.store import stored
@@ -173,7 +173,7 @@ def audio_seconds(config: Mapping[str, Any], root: Path = Path(".")) -> dict[str
     corpus = config["corpus"]
     summaries = {name: _folder(config, root, name) / "split.json" for name in stages.splits_of(config)}
     if all(path.is_file() for path in summaries.values()):
-        return {name: read_json(path, "seconds")["seconds"] for name, path in summaries.items()}
+        return {name: read_object(path, seconds=(int, float))["seconds"] for name, path in summaries.items()}
     parts = {"train": corpus["train"], "dev": corpus["dev"], **{name: [name] for name in evaluation_sets(config)}}
     if corpus["kind"] == "librispeech" and all(
         subset in _LIBRISPEECH_HOURS for part in parts.values() for subset in part
@@ -211,7 +211,8 @@ def output_units(config: Mapping[str, Any], root: Path = Path(".")) -> int:
 def _measured(folder: Path, arm: Mapping[str, Any]) -> tuple[float, str] | None:
     """Mean audio-seconds per second of an arm's records and the device they ran on, if there are any of this mixer."""
     mixer = {key: value for key, value in arm.items() if key not in ("ff_dim", "gated", "unmatched")}
-    records = [read_json(path) for path in sorted(folder.glob("seed*/record.json"))]
+    kinds = {"mixer": dict, "audio_seconds_per_second": (int, float), "device": str}
+    records = [read_object(path, **kinds) for path in sorted(folder.glob("seed*/record.json"))]
     # a record of before the defaults were filled in names fewer arguments
     records = [record for record in records if {**mixer, **record["mixer"]} == mixer]
     if not records:

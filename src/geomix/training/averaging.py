@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geomix.errors import UserError
-from geomix.files import read_json, write_json
+from geomix.files import read_object, write_json
 from geomix.training.progress import say
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_EPOCH = re.compile("[1-9][0-9]{0,8}")
 
 Metrics = Mapping[int, Mapping[str, float | None]]
 """epoch -> dev metric -> its value; None stands for one that is no number."""
@@ -47,6 +50,21 @@ def best_epochs(scores: Mapping[int, float], keep: int) -> list[int]:
     return sorted(scores, key=lambda epoch: (math.isnan(scores[epoch]), scores[epoch], epoch))[:keep]
 
 
+def epochs_of(path: Path, found: Mapping[str, Any]) -> dict[int, dict[str, float | None]]:
+    """The dev metrics by epoch that stand in `found`, which was read from `path`; `UserError` for what is none."""
+    epochs = found["epochs"]
+    number = lambda value: value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    if (
+        not isinstance(epochs, dict)
+        or not all(_EPOCH.fullmatch(epoch) for epoch in epochs)
+        or not all(isinstance(metrics, dict) and all(map(number, metrics.values())) for metrics in epochs.values())
+    ):
+        raise UserError(
+            f"{path}: `epochs` does not hold dev metrics by epoch: remove it and run the step that makes it again"
+        )
+    return {int(epoch): metrics for epoch, metrics in epochs.items()}
+
+
 @dataclass(frozen=True)
 class Epochs:
     """What a training left to choose from (epochs.json): its state folder and the dev metrics of all its epochs."""
@@ -57,8 +75,10 @@ class Epochs:
     @classmethod
     def read(cls, path: Path) -> Epochs:
         """From the file that the train step wrote."""
-        found = read_json(path, "state", "epochs")
-        return cls(Path(found["state"]), {int(epoch): values for epoch, values in found["epochs"].items()})
+        found = read_object(path, "state", "epochs")
+        if not isinstance(found["state"], str) or "\0" in found["state"]:
+            raise UserError(f"{path}: names no state folder: remove it and run the step that makes it again")
+        return cls(Path(found["state"]), epochs_of(path, found))
 
     def chosen(self, selection: Selection, weights: str) -> list[int]:
         """The epochs to average, best first; a `UserError` names those whose file is no longer kept.

@@ -39,15 +39,15 @@ class Log:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The lines of a log; one that a kill cut short is left out."""
+    """The lines of a log; one that a kill cut short, or that names no epoch, is left out."""
     lines = []
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             try:
                 value = json.loads(line)
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):
                 continue
-            if isinstance(value, dict):
+            if isinstance(value, dict) and isinstance(value.get("epoch"), int):
                 lines.append(value)
     return lines
 
@@ -66,6 +66,12 @@ def duration(seconds: float) -> str:
 def say(text: str) -> None:
     """Print one line on standard error, at once."""
     print(text, file=sys.stderr, flush=True)
+
+
+def _number(value: Any) -> float | None:
+    """A finite number of a log line, or None."""
+    right = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    return value if right else None
 
 
 @dataclass(frozen=True)
@@ -101,8 +107,8 @@ def read_progress(state_dir: Path) -> Progress | None:
     return Progress(
         alive=alive,
         epoch=newest.get("epoch", 0),
-        update=newest.get("update", 0),
-        time_left=last.get("time_left_s"),
-        loss=last.get("loss"),
+        update=int(_number(newest.get("update")) or 0),
+        time_left=_number(last.get("time_left_s")),
+        loss=_number(last.get("loss")),
         quiet_for=time.time() - log.stat().st_mtime if log.exists() else 0.0,
     )

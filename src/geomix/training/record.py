@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from geomix.errors import UserError
-from geomix.files import read_json, write_json
+from geomix.files import read_object, write_json
 
 if TYPE_CHECKING:
     import torch
@@ -197,7 +197,7 @@ class RunRecord:
     @classmethod
     def read(cls, path: Path) -> RunRecord:
         """The record in a file, of this version or an earlier one; a `UserError` names the key that it lacks or that is no such value."""
-        values = read_json(path, "parameters")
+        values = read_object(path, "parameters")
         domain = LanguagePart if "perplexity" in values else SpeechPart
         return cls(*(parse_part(part, values, path) for part in (Subject, Origin, Course, domain)))
 
@@ -227,7 +227,7 @@ def code_version(root: Path | None = None) -> dict[str, Any]:
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(root), *arguments], check=True, capture_output=True, text=True, timeout=30
+            ["git", "-C", str(root), *arguments], check=True, capture_output=True, text=True, timeout=600
         ).stdout.strip()
 
     try:

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from geomix.errors import UserError
-from geomix.files import folder_lock, read_json, write_json
+from geomix.files import folder_lock, read_object, read_objects, write_json
 from geomix.settings import settings_hash
-from geomix.training.averaging import Metrics, Selection
+from geomix.training.averaging import Metrics, Selection, epochs_of
 from geomix.training.progress import say
 from geomix.training.record import now, parse_part, plain_part
 from geomix.training.schedules import FREE_OF_EPOCHS
@@ -113,7 +113,7 @@ class State:
         if not path.exists():
             values = {key: value for part in origin for key, value in plain_part(part).items()}
             write_json(path, {"finished": now(), "epochs": plain(epochs), "origin": values})
-        values = read_json(path, "origin")["origin"]
+        values = _finished(self.folder)["origin"]
         return tuple(parse_part(type(part), values, path) for part in origin)
 
 
@@ -177,7 +177,7 @@ def opened(root: Path, request: Request) -> Iterator[State]:
 def _restored(name: str, folder: Path) -> str:
     claims = sorted({(user.run, user.arm) for user in read_users(folder)})
     cure = " and ".join(f"`geomix forget {run} {arm}`" for run, arm in claims)
-    when = read_json(folder / FINISHED, "finished")["finished"]
+    when = _finished(folder)["finished"]
     return f"{name}: restored, finished on {when} in {folder}; {cure} {'remove' if claims[1:] else 'removes'} it to train anew"
 
 
@@ -204,8 +204,14 @@ def read_users(folder: Path) -> tuple[User, ...]:
     path = folder / USERS
     if not path.exists():
         return ()
-    fields = [field.name for field in dataclasses.fields(User)]
-    return tuple(sorted(User(**{key: entry[key] for key in fields}) for entry in read_json(path, *fields)))
+    fields = {"run": str, "track": str, "arm": str, "seed": int}
+    entries = read_objects(path, *fields)
+    if not all(isinstance(entry[key], kind) for entry in entries for key, kind in fields.items()):
+        raise UserError(
+            f"{path}: not a list of runs, each with run, track, arm and seed: write the runs that claim this training there, "
+            "or [] if none does"
+        )
+    return tuple(sorted(User(**{key: entry[key] for key in fields}) for entry in entries))
 
 
 def write_users(folder: Path, users: Iterable[User]) -> None:
@@ -227,9 +233,24 @@ def stored(root: Path) -> list[Stored]:
 
 
 def _stored(folder: Path) -> Stored:
-    about = read_json(folder / SETTINGS, "settings", "data") if (folder / SETTINGS).exists() else {}
-    finished = read_json(folder / FINISHED, "finished")["finished"] if (folder / FINISHED).exists() else None
-    return Stored(folder, read_users(folder), about.get("settings", {}), about.get("data", {}), finished)
+    settings = data = {}
+    if (folder / SETTINGS).exists():
+        about = read_object(folder / SETTINGS, settings=dict, data=dict)
+        settings, data = about["settings"], about["data"]
+        if not isinstance(settings.get("training", {}), dict):
+            raise UserError(
+                f"{folder / SETTINGS}: not the settings of a training: remove the file; a training writes it again"
+            )
+    finished = _finished(folder)["finished"] if (folder / FINISHED).exists() else None
+    return Stored(folder, read_users(folder), settings, data, finished)
+
+
+def _finished(folder: Path) -> dict[str, Any]:
+    """finished.json of a folder that has one."""
+    path = folder / FINISHED
+    about = read_object(path, finished=str, epochs=dict, origin=dict)
+    epochs_of(path, about)
+    return about
 
 
 # -- going on from fewer epochs
@@ -289,7 +310,7 @@ def _not_continued(source: Path, request: Request) -> str | None:
         return "training.max_updates ends it, not its epochs"
     if not (source / request.layout.checkpoints[0]).exists():
         return f"its {request.layout.checkpoints[0]} is gone"
-    epochs = {int(epoch): values for epoch, values in read_json(source / FINISHED, "epochs")["epochs"].items()}
+    epochs = epochs_of(source / FINISHED, _finished(source))
     gone = [e for e in request.selection.best(epochs) if not (source / request.layout.weights.format(e)).exists()]
     if gone:
         return f"the weights of epoch {', '.join(map(str, sorted(gone)))}, one of its best, are gone"

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def snakemake(folder, *arguments):
     command = [sys.executable, "-m", "snakemake", "granite", "--directory", str(folder), "--cores", "1", *arguments]
     return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        command, cwd=ROOT, capture_output=True, text=True, timeout=3600, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
 
 

@@ -10,7 +10,7 @@ import jinja2
 
 from geomix.benchmarks.output import Panel, draw_curves, write_csv
 from geomix.errors import UserError
-from geomix.files import read_json, write_json, write_text
+from geomix.files import read_object, write_json, write_text
 
 COLUMNS = (
     "part", "what", "form", "length", "seconds", "spread", "gflop", "gbyte", "floor_s", "of_floor", "real_time_factor",
@@ -29,7 +29,7 @@ def build_report(pieces: Sequence[str | Path], folder: str | Path) -> dict[str, 
     Raises UserError when the pieces come from different machines or thread counts: their times are not comparable.
     """
     folder = Path(folder)
-    found = [read_json(path, "piece", "rows", "record") for path in pieces]
+    found = [read_object(path, "piece", "rows", "record") for path in pieces]
     machines = {(p["record"]["device"], p["record"]["threads"]) for p in found}
     if len(machines) != 1:
         raise UserError(

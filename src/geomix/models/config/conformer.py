@@ -106,8 +106,15 @@ class ConformerConfig:
         values = dict(values)
         _check_keys(cls, values, "model")
         inter = values.get("intermediate_ctc")
-        if isinstance(inter, Mapping):
+        if inter is not None:
+            if not isinstance(inter, Mapping):
+                raise UserError(
+                    f"model.intermediate_ctc: {inter!r} is not {{blocks: [...], weight, self_conditioning}}"
+                )
             _check_keys(IntermediateCTC, inter, "model.intermediate_ctc")
+            for key, kind in (("blocks", list | tuple), ("weight", int | float)):
+                if key in inter and not isinstance(inter[key], kind):
+                    raise UserError(f"model.intermediate_ctc.{key}: {inter[key]!r} is not of its kind")
             values["intermediate_ctc"] = IntermediateCTC(**{**inter, "blocks": tuple(inter["blocks"])})
         return cls(**values)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from geomix.files import read_json, write_json, write_text
+from geomix.files import read_object, write_json, write_text
 from geomix.report.algebra.page import machine_line, remarks_section
 from geomix.report.figures import COLOURS, MARKERS, draw
 from geomix.report.text import markdown_table
@@ -27,7 +27,7 @@ def build_interpretability(folder: str | os.PathLike) -> None:
     from geomix.studies.algebra import interpretability
 
     folder = Path(folder)
-    found = read_json(folder / "interpretability" / "tests.json", "tests", "record")
+    found = read_object(folder / "interpretability" / "tests.json", "tests", "record")
     tests = {name: found["tests"][name] for name in QUESTIONS}
     kinds = list(dict.fromkeys(t["verdict"] for t in tests.values()))
     sentence = "; ".join(f"{kind}: {', '.join(n for n, t in tests.items() if t['verdict'] == kind)}" for kind in kinds)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from geomix.files import read_json, write_json, write_text
+from geomix.files import read_object, write_json, write_text
 from geomix.report.algebra.page import machine_line, remarks_section, seed_marks
 from geomix.report.figures import draw
 from geomix.report.text import markdown_table
@@ -87,7 +87,7 @@ def build_components(folder: str | os.PathLike, settings: dict[str, Any]) -> Non
     from geomix.studies.algebra.components import COMPONENTS
 
     folder = Path(folder)
-    jobs = {arm: read_json(folder / "components" / f"{arm}.json", "runs", "record") for arm in settings["arms"]}
+    jobs = {arm: read_object(folder / "components" / f"{arm}.json", "runs", "record") for arm in settings["arms"]}
     rows, comparisons = _language_table(jobs, "scalar")
     better = [c["arm"] for c in comparisons if c.get("verdict") == f"{c['arm']} better"]
     worse = [c["arm"] for c in comparisons if c.get("verdict") == "scalar better"]
@@ -125,7 +125,7 @@ def build_components(folder: str | os.PathLike, settings: dict[str, Any]) -> Non
 def build_architectures(folder: str | os.PathLike, settings: dict[str, Any]) -> None:
     """Write architectures.md, architectures.json and figures/architectures of `folder` from the records in architectures/."""
     folder = Path(folder)
-    jobs = {arm: read_json(folder / "architectures" / f"{arm}.json", "runs", "record") for arm in settings["arms"]}
+    jobs = {arm: read_object(folder / "architectures" / f"{arm}.json", "runs", "record") for arm in settings["arms"]}
     held = lambda *kinds: {arm: job for arm, job in jobs.items() if job["held"] in kinds}
     by_parameters = held("parameters", "none")
     rows, comparisons = _language_table(by_parameters, "wide_scalar")
@@ -219,7 +219,7 @@ def _speech_part(folder: Path) -> str:
 def build_speech(folder: str | os.PathLike, arms: list[str]) -> None:
     """Write speech.md, speech.json and figures/speech of `folder` from the records in speech/."""
     folder = Path(folder)
-    jobs = {arm: read_json(folder / "speech" / f"{arm}.json", "runs", "record") for arm in arms}
+    jobs = {arm: read_object(folder / "speech" / f"{arm}.json", "runs", "record") for arm in arms}
     base = jobs["wide_scalar"]
     sets = list(base["runs"][0]["wer"])
     rates = {arm: {s: [run["wer"][s] for run in job["runs"]] for s in sets} for arm, job in jobs.items()}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from geomix.files import read_json
+from geomix.files import read_object
 from geomix.report.figures import COLOURS, MARKERS
 
 REMARKS = "remarks.json"
@@ -17,7 +17,7 @@ REMARKS = "remarks.json"
 def remark(folder: Path, key: str) -> str:
     """What was written by hand after the run on a departure, from remarks.json; nothing where there is none."""
     path = folder / REMARKS
-    return read_json(path).get(key, "") if path.is_file() else ""
+    return read_object(path).get(key, "") if path.is_file() else ""
 
 
 def machine_line(records: Iterable[dict[str, Any]]) -> str:

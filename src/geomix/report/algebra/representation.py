@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from geomix.files import read_json, write_json, write_text
+from geomix.files import read_object, write_json, write_text
 from geomix.report.algebra.page import machine_line, remark
 from geomix.report.figures import COLOURS, draw
 from geomix.report.text import markdown_table
@@ -39,7 +39,9 @@ def build_representation(folder: str | os.PathLike, settings: dict[str, Any]) ->
     folder = Path(folder)
     found = {
         task: {
-            arm: read_json(folder / "representation" / task / f"{arm}.json", "errors", "parameters", "flops", "record")
+            arm: read_object(
+                folder / "representation" / task / f"{arm}.json", "errors", "parameters", "flops", "record"
+            )
             for arm in arms_of(task, settings["arms"])
         }
         for task in settings["tasks"]

@@ -13,7 +13,30 @@ from geomix.speech.corpora.preparation import SUMMARY
 from geomix.speech.corpora.splits import check_counts, choices
 from geomix.speech.manifest import Utterance, original_id, read_manifest
 
+_COUNTS = ("utterances", "speakers", "words", "characters")
 _SUMMARY = ("utterances", "speakers", "words", "characters", "seconds", "speed_histogram", "hash")
+
+
+def read_summary(path: str | os.PathLike) -> dict[str, Any]:
+    """split.json of a prepared split; `UserError` for a part that preparation does not write so."""
+    found = files.read_object(path, "split", "sources", "dropped", "original_seconds", *_SUMMARY)
+    ids = lambda value: isinstance(value, list) and all(isinstance(i, str) for i in value)
+    counts = lambda value: isinstance(value, dict) and all(type(value.get(key)) is int for key in _COUNTS)
+    of = lambda value, keys: isinstance(value, dict) and value.keys() == keys
+    right = (
+        isinstance(found, dict)
+        and counts(found)
+        and isinstance(found["split"], str)
+        and isinstance(found["hash"], str)
+        and all(isinstance(found[key], int | float) and found[key] >= 0 for key in ("seconds", "original_seconds"))
+        and isinstance(found["sources"], dict)
+        and all(map(counts, found["sources"].values()))
+        and of(found["dropped"], {"too_long", "too_short"})
+        and all(map(ids, found["dropped"].values()))
+    )
+    if not right:
+        raise UserError(f"{path}: is not as preparation writes it: prepare the split again")
+    return found
 
 
 def check_corpus(
@@ -41,7 +64,7 @@ def check_corpus(
     splits = {}
     for split in choices(corpus):
         path = Path(folders[split]) / SUMMARY
-        splits[split] = files.read_json(path, "split", "sources", "dropped", "original_seconds", *_SUMMARY)
+        splits[split] = read_summary(path)
         if splits[split]["split"] != split:
             raise UserError(f"{path}: is of the split {splits[split]['split']}, not of {split}: prepare it again")
         for source, counts in splits[split]["sources"].items():
@@ -55,7 +78,7 @@ def check_corpus(
         "dropped": {split: splits[split]["dropped"] for split in ("train", "dev")},
         "speed_factors": [float(factor) for factor in corpus["speed_factors"]],
         "original_train_seconds": train["original_seconds"],
-        "speed_ratio": train["seconds"] / train["original_seconds"],
+        "speed_ratio": train["seconds"] / max(train["original_seconds"], 1e-9),
         "max_seconds": corpus["max_seconds"],
         "min_seconds": corpus["min_seconds"],
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +14,7 @@ from geomix.errors import UserError
 from geomix.speech.manifest import read_lines
 
 FILE = "sources.tsv"
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, order=True)
@@ -45,7 +47,7 @@ def stale_sources(folder: str | os.PathLike) -> list[str]:
     listing, stale = Path(folder) / FILE, []
     for line in read_lines(listing, "prepare the split again"):
         path, *numbers = line.split("\t")
-        if len(numbers) != 2 or not all(number.lstrip("-").isdecimal() for number in numbers):
+        if len(numbers) != 2 or not all(map(_NUMBER.fullmatch, numbers)) or "\0" in path:
             raise UserError(f"{listing}: {line!r} is not a path, a size and a time with tabs: prepare the split again")
         size, mtime_ns = map(int, numbers)
         try:

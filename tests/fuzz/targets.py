@@ -1,0 +1,5 @@
+"""All targets by name."""
+
+from tests.fuzz import configurations, data, results
+
+TARGETS = {**data.targets(), **configurations.targets(), **results.targets()}
