@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch.nn import functional as F
 
+from geomix.errors import UserError
 from geomix.models.conformer import ConformerCTC
 from geomix.speech.augmentation import SpecAugment
 from geomix.speech.batching import (
