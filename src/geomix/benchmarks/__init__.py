@@ -27,4 +27,7 @@ BENCHMARKS = {
     "espnet": Benchmark("geomix.benchmarks.espnet", "a training step in both tracks, ours and ESPnet's, side by side"),
     "granite": Benchmark("geomix.benchmarks.granite", "the full-size Granite model, beside transformers 4.57.1"),
     "statistics": Benchmark("geomix.benchmarks.statistics", "the scorer beside jiwer, the bootstrap"),
+    "verdicts": Benchmark(
+        "geomix.benchmarks.verdicts", "how often each verdict is right: simulated coverage, size and power"
+    ),
 }

@@ -6,6 +6,7 @@ spread estimated from three seeds is itself uncertain. The t-interval knows that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,42 +35,57 @@ class PerplexityRatio:
 
 
 def crossed_t_interval(errors_a, errors_b, words, *, confidence: float = 0.95) -> TInterval:
-    """t-interval of the difference a - b of two corpus error rates (points), seeds crossed with speakers.
+    """t-interval of the difference a - b of two corpus error rates (points): `linear_t_interval` of (1, -1)."""
+    return linear_t_interval([errors_a, errors_b], (1.0, -1.0), words, confidence=confidence)
 
-    `errors_a` is (seeds of a, speakers), `errors_b` (seeds of b, speakers), `words` (speakers,).
+
+def linear_t_interval(
+    errors: Sequence, coefficients: Sequence[float], words, *, constant: float = 0.0, confidence: float = 0.95
+) -> TInterval:
+    """t-interval of sum_i c_i R_i + `constant` (points), R_i the corpus error rate of arm i; seeds crossed with speakers.
+
+    `errors` has one array (seeds of arm i, speakers) an arm, `words` is (speakers,).
 
     A corpus rate is a ratio, so each count is linearised: x[s, k] = 100 (E[s, k] - R w[k]) K / W is what speaker k
-    under seed s adds to the deviation of the rate R. In the crossed two-way layout the variance of the difference is
+    under seed s adds to the deviation of the rate R. In the crossed two-way layout the variance of the contrast is
 
-        Var = var_s(mean_k x_a) / S_a + var_s(mean_k x_b) / S_b + var_k(mean_s x_a - mean_s x_b) / K - I_a - I_b
+        Var = sum_i c_i^2 (var_s(mean_k x_i) / S_i - I_i) + var_k(sum_i c_i mean_s x_i) / K
 
-    where I = MS(seed x speaker) / (S K), which both other terms contain, is taken off once; Var never falls below its
-    largest single term. Degrees of freedom by Satterthwaite. An arm of one seed has no seed term: the interval then
-    speaks of that one model only. A single speaker gives NaN.
+    where I = MS(seed x speaker) / (S K), which both terms contain, is taken off once; Var never falls below its largest
+    single term. Degrees of freedom by Satterthwaite. An arm of one seed has no seed term: the interval then speaks of
+    that one model only. A single speaker gives NaN.
     """
-    words, errors_a, errors_b = check_counts(words, errors_a, errors_b)
+    words, *errors = check_counts(words, *errors)
     speakers, total = len(words), words.sum()
-    estimate = 100 * (errors_a.mean(0).sum() - errors_b.mean(0).sum()) / total
+    estimate = constant + sum(100 * c * e.mean(0).sum() / total for c, e in zip(coefficients, errors, strict=True))
     if speakers < 2:
         return TInterval(estimate, *[np.nan] * 5)
 
-    parts, interaction, by_speaker = [], 0.0, np.zeros(speakers)
-    squares_over_df = 0.0
-    for errors, sign in ((errors_a, 1), (errors_b, -1)):
-        seeds = len(errors)
-        x = 100 * (errors - errors.mean(0).sum() / total * words) * speakers / total
-        by_speaker += sign * x.mean(0)
-        if seeds > 1:
-            parts.append((x.mean(1).var(ddof=1) / seeds, seeds - 1))
-            residual = x - x.mean(0) - x.mean(1, keepdims=True) + x.mean()
-            df = (seeds - 1) * (speakers - 1)
-            share = (residual**2).sum() / df / (seeds * speakers)
+    parts, interaction, by_speaker, squares_over_df = [], 0.0, np.zeros(speakers), 0.0
+    for c, arm in zip(coefficients, errors, strict=True):
+        x = linearised(arm, words)
+        by_speaker += c * x.mean(0)
+        if len(arm) > 1:
+            parts.append((c**2 * x.mean(1).var(ddof=1) / len(arm), len(arm) - 1))
+            share = c**2 * interaction_mean_square(x) / x.size
             interaction += share
-            squares_over_df += share**2 / df
+            squares_over_df += share**2 / ((len(arm) - 1) * (speakers - 1))
     parts.append((by_speaker.var(ddof=1) / speakers, speakers - 1))
     variance = max(sum(v for v, _ in parts) - interaction, max(v for v, _ in parts))
     squares_over_df += sum(v**2 / df for v, df in parts)
-    return _t_interval(estimate, variance, variance**2 / squares_over_df if variance > 0 else 1.0, confidence)
+    return t_interval(estimate, variance, variance**2 / squares_over_df if variance > 0 else 1.0, confidence)
+
+
+def linearised(errors: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """What each speaker under each seed adds to the deviation of the corpus rate (points), (seeds, speakers)."""
+    total = words.sum()
+    return 100 * (errors - errors.mean(0).sum() / total * words) * len(words) / total
+
+
+def interaction_mean_square(x: np.ndarray) -> float:
+    """Mean square of seed by speaker of a two-way layout (seeds, speakers) of at least two each."""
+    residual = x - x.mean(0) - x.mean(1, keepdims=True) + x.mean()
+    return float((residual**2).sum() / ((x.shape[0] - 1) * (x.shape[1] - 1)))
 
 
 def t_interval_log_perplexity(perplexities_a, perplexities_b, *, welch: bool = False, confidence: float = 0.95):
@@ -88,15 +104,15 @@ def t_interval_log_perplexity(perplexities_a, perplexities_b, *, welch: bool = F
         df = variance**2 / sum(v**2 / df for v, df in parts)
     else:
         df = min(df for _, df in parts)
-    log = _t_interval(logs[0].mean() - logs[1].mean(), variance, df, confidence)
+    log = t_interval(logs[0].mean() - logs[1].mean(), variance, df, confidence)
     return PerplexityRatio(log, *np.exp([log.estimate, log.low, log.high]).tolist())
 
 
-def _t_interval(estimate: float, variance: float, df: float, confidence: float) -> TInterval:
+def t_interval(estimate: float, variance: float, df: float, confidence: float = 0.95) -> TInterval:
+    """The t-interval of an estimate from its variance; without variance there is no certainty, and all is NaN but it."""
+    if not variance > 0:
+        return TInterval(float(estimate), *[np.nan] * 5)
     error = float(np.sqrt(variance))
     half = float(stats.t.ppf((1 + confidence) / 2, df)) * error
-    if error > 0:
-        p = float(2 * stats.t.sf(abs(estimate) / error, df))
-    else:
-        p = 1.0 if estimate == 0 else 0.0
+    p = float(2 * stats.t.sf(abs(estimate) / error, df))
     return TInterval(float(estimate), float(estimate - half), float(estimate + half), error, float(df), p)

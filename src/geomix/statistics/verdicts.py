@@ -1,0 +1,118 @@
+"""What a contrast of two arms may be said to have shown, and what it could have shown.
+
+The t-interval decides. A 95 % interval without zero names the better arm; a 90 % interval inside +-margin says *equal*
+(two one-sided tests at 5 %, Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15, 1987); anything else is
+*cannot tell*. One seed on a side says nothing about arms, only about two models: an interval that lacks the seeds'
+spread covers 59 % instead of 95 %. Seed variances are never pooled over arms: where one arm varies four times as much
+as another, pooling covers 88 to 90 % (docs/statistics.md has the simulation).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize, stats
+
+from geomix.statistics.intervals import TInterval, interaction_mean_square, linearised
+
+A_BETTER, B_BETTER, EQUAL, CANNOT_TELL = "a better", "b better", "equal", "cannot tell"
+TWO_MODELS, NO_VERDICT = "these two models only", "no verdict"
+WITHIN = " (within the margin)"
+POWER = 0.8
+LEAST_SPEAKERS = 3
+"""With fewer, a spread over speakers cannot be estimated well enough for any verdict."""
+
+
+def verdict_of(t: TInterval, *, margin: float | None, seeds: tuple[int, int], speakers: int | None = None) -> str:
+    """The verdict on a difference a - b, of which less is better, from its 95 % t-interval.
+
+    `margin` is in the unit of the interval (for perplexity: the logarithm of the ratio), null where the study states
+    none; `seeds` are the trainings of each side; `speakers` is null for a metric without speakers. Returns one of the
+    names above; a better arm whose whole 90 % interval lies within the margin says so.
+    """
+    if min(seeds) < 2:
+        return TWO_MODELS
+    if (speakers is not None and speakers < LEAST_SPEAKERS) or not t.standard_error > 0:
+        return NO_VERDICT
+    within = margin is not None and lies_within(t, margin)
+    if t.low > 0 or t.high < 0:
+        return (A_BETTER if t.high < 0 else B_BETTER) + (WITHIN if within else "")
+    return EQUAL if within else CANNOT_TELL
+
+
+def ninety_percent(t: TInterval) -> tuple[float, float]:
+    """The ends of the 90 % interval of the same estimate: outside them each one-sided test at 5 % refuses."""
+    half = stats.t.ppf(0.95, t.df) * t.standard_error
+    return t.estimate - half, t.estimate + half
+
+
+def lies_within(t: TInterval, margin: float) -> bool:
+    """Whether two one-sided tests at 5 % refuse a difference of `margin` or more either way."""
+    low, high = ninety_percent(t)
+    return bool(-margin < low and high < margin)
+
+
+def smallest_difference(standard_error: float, df: float, *, power: float = POWER) -> float:
+    """The true difference that the two-sided 5 % test of this standard error finds with the given power; NaN without one."""
+    if not (standard_error > 0 and df > 0):
+        return float("nan")
+    critical = stats.t.ppf(0.975, df)
+
+    def lack(shift: float) -> float:
+        return stats.nct.sf(critical, df, shift) + stats.nct.cdf(-critical, df, shift) - power
+
+    high = critical + stats.t.ppf(power, df) + 1
+    while lack(high) < 0:  # few degrees of freedom: the noncentral t is skewed
+        high *= 2
+    return float(standard_error * optimize.brentq(lack, 0, high))
+
+
+def smallest_margin(standard_error: float, df: float, *, power: float = POWER) -> float:
+    """The margin within which two equal arms are shown equal with the given power; NaN without a standard error."""
+    if not (standard_error > 0 and df > 0):
+        return float("nan")
+    return float(standard_error * (stats.t.ppf(0.95, df) + stats.t.ppf((1 + power) / 2, df)))
+
+
+@dataclass(frozen=True)
+class Components:
+    """Variance components of a difference of two arms, in squared points of WER.
+
+    `seed` is one arm's variance between trainings, `speaker` the variance between speakers of the paired difference,
+    `interaction` one arm's variance of seed by speaker (with the noise of a finite text).
+    """
+
+    seed: float
+    speaker: float
+    interaction: float
+
+    def precision(self, seeds: int, speakers: int) -> tuple[float, float]:
+        """(standard error, degrees of freedom) of the difference of two arms with so many seeds and speakers each."""
+        if seeds < 2 or speakers < 2:
+            return float("nan"), float("nan")
+        between = (self.seed + self.interaction / speakers) / seeds
+        shared = self.interaction / (seeds * speakers)
+        over_speakers = (self.speaker + 2 * self.interaction / seeds) / speakers
+        variance = 2 * between + over_speakers - 2 * shared
+        squares = (
+            2 * between**2 / (seeds - 1)
+            + over_speakers**2 / (speakers - 1)
+            + 2 * shared**2 / ((seeds - 1) * (speakers - 1))
+        )
+        return float(np.sqrt(variance)), float(variance**2 / squares) if squares else float("nan")
+
+
+def components(errors_a, errors_b, words) -> Components | None:
+    """Variance components of a recorded contrast: error counts (seeds, speakers) of each arm; None with one seed or speaker.
+
+    Moment estimates, none below zero.
+    """
+    a, b = (linearised(np.asarray(e, float), np.asarray(words, float)) for e in (errors_a, errors_b))
+    if min(len(a), len(b)) < 2 or a.shape[1] < 2:
+        return None
+    speakers = a.shape[1]
+    interaction = float(np.mean([interaction_mean_square(x) for x in (a, b)]))
+    seed = float(np.mean([x.mean(1).var(ddof=1) for x in (a, b)])) - interaction / speakers
+    speaker = float((a.mean(0) - b.mean(0)).var(ddof=1)) - interaction * (1 / len(a) + 1 / len(b))
+    return Components(max(seed, 0.0), max(speaker, 0.0), interaction)
