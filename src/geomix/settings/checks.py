@@ -10,6 +10,7 @@ from geomix.mixers.own.source import is_own
 from geomix.mixers.registry import arguments_of
 from geomix.settings.algebra import INSPECTED_ARMS, INSPECTED_TASKS
 from geomix.settings.explain import suggest
+from geomix.settings.predicates import PredicateError, parse
 from geomix.settings.trainings import (
     E_BRANCHFORMER,
     evaluation_sets,
@@ -51,6 +52,7 @@ def _check_names(config: Mapping[str, Any]) -> None:
     _known("study.arms", config["study"]["arms"], arms)
     _known("comparison.planned", [name for pair in planned for name in pair], arms)
     check_planned("comparison.planned", planned)
+    _check_hypothesis("hypothesis", config["hypothesis"], arms)
     for name in config["study"]["arms"]:
         if arms[name].get("architecture") == E_BRANCHFORMER:
             raise UserError(
@@ -61,6 +63,15 @@ def _check_names(config: Mapping[str, Any]) -> None:
         raise UserError(
             f"config: granite.checkpoints has two rows named {repeated[0]!r} (a CTC head's row ends in -ctc): rename one"
         )
+
+
+def _check_hypothesis(where: str, expectations: Iterable[Mapping[str, Any]], arms: Iterable[str]) -> None:
+    for number, expectation in enumerate(expectations, 1):
+        if expectation["holds"] is not None:
+            try:
+                parse(expectation["holds"], arms)
+            except PredicateError as error:
+                raise UserError(f"config: {where}, item {number}: {error}") from None
 
 
 def check_planned(where: str, pairs: list[list[str]]) -> None:
@@ -119,6 +130,7 @@ def _check_language(language: Mapping[str, Any]) -> None:
     _known("language.study.arms", language["study"]["arms"], arms)
     _known("language.comparison.planned", [name for pair in planned for name in pair], arms)
     check_planned("language.comparison.planned", planned)
+    _check_hypothesis("language.hypothesis", language["hypothesis"], arms)
     if gate is not None:
         _known("language.gate.arm", [gate["arm"]], arms)
         if arms[gate["arm"]].get("gated"):

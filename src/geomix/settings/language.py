@@ -9,6 +9,7 @@ from pydantic import Field
 from geomix.settings.arms import LanguageArm
 from geomix.settings.base import Count, Name, Names, Positive, Rate, Section, Seeds, key, override
 from geomix.settings.speech import TrainerKeys
+from geomix.settings.study import Expectation
 
 
 class Text(Section):
@@ -89,6 +90,10 @@ class LanguageComparison(Section):
     planned: list[Annotated[list[Name], Field(min_length=2, max_length=2)]] = key(
         [], "contrasts [a, b] that were planned", "compare report"
     )
+    margin: Annotated[float, Field(gt=1)] | None = key(
+        None, "ratio of perplexities below which arms count as equal, stated before the run; null: none",
+        "compare report",
+    )  # fmt: skip
 
 
 class LanguageGate(Section):
@@ -120,6 +125,7 @@ class Language(Section):
     model: LanguageModel = key({}, "the model that all arms share")
     arms: dict[Name, LanguageArm] = key({}, "arms by name")
     study: LanguageStudy = key({}, "what is run")
+    hypothesis: list[Expectation] = key([], "what is expected, written before the run")
     comparison: LanguageComparison = key({}, "which differences were planned")
     gate: LanguageGate | None = key(
         None, "what the baseline must reach first; null: a study without a gate", "gate report"

@@ -119,7 +119,8 @@ def gate(config: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def comparison(config: Mapping[str, Any]) -> dict[str, Any]:
     """Params of the comparison of arms."""
-    return {"study": config["study"], "sets": evaluation_sets(config), **config["comparison"]}
+    judged = [expectation["holds"] for expectation in config["hypothesis"]]
+    return {"study": config["study"], "sets": evaluation_sets(config), **config["comparison"], "judged": judged}
 
 
 def report(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,7 +205,7 @@ def _language_stages(config: Mapping[str, Any]) -> dict[str, Any]:
             f"{arm}/{seed}": language_training(config, arm, seed) for arm, seed in language_trainings_of(language)
         },
         "gate": language["gate"],
-        "compare": [language["study"], language["comparison"]],
+        "compare": [language["study"], language["comparison"], [e["holds"] for e in language["hypothesis"]]],
         "report": language_report(config),
     }
 

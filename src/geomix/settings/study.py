@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from geomix.settings.base import Count, Name, Names, NotNegative, Section, Seeds, Unique, key, override
+from geomix.settings.base import Count, Name, Names, NotNegative, Positive, Section, Seeds, Unique, key, override
 
 Track = Literal["own", "espnet"]
 
@@ -22,6 +22,17 @@ class Study(Section):
     track_seeds: dict[Track, Seeds] = key({}, "other seeds for a track", "train compare report")
 
 
+class Expectation(Section):
+    """A hypothesis in words, and the predicate over the arms' rates by which it is judged."""
+
+    text: str = key(..., "what is expected, in words", "report")
+    holds: str | None = key(
+        None,
+        "rates of arms compared: `a - b > 0`, `equal(a, b)` or `(a - b) / (c - b) > 0.5`; null: not judged",
+        "compare report",
+    )
+
+
 class Comparison(Section):
     """Which differences between arms were planned, and how their intervals are drawn."""
 
@@ -30,6 +41,10 @@ class Comparison(Section):
     )
     resamples: Annotated[int, Field(ge=100)] = key(10000, "resamples of the paired bootstrap", "compare report")
     seed: int = key(0, "of the bootstrap", "compare report")
+    margin: Positive | None = key(
+        None, "difference in points of WER below which arms count as equal, stated before the run; null: none",
+        "compare report",
+    )  # fmt: skip
 
 
 class Target(Section):

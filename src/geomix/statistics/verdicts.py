@@ -9,7 +9,9 @@ as another, pooling covers 88 to 90 % (docs/statistics.md has the simulation).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy import optimize, stats
@@ -19,6 +21,7 @@ from geomix.statistics.intervals import TInterval, interaction_mean_square, line
 A_BETTER, B_BETTER, EQUAL, CANNOT_TELL = "a better", "b better", "equal", "cannot tell"
 TWO_MODELS, NO_VERDICT = "these two models only", "no verdict"
 WITHIN = " (within the margin)"
+HOLDS, CONTRADICTED, OPEN = "holds", "contradicted", "open"
 POWER = 0.8
 LEAST_SPEAKERS = 3
 """With fewer, a spread over speakers cannot be estimated well enough for any verdict."""
@@ -116,3 +119,47 @@ def components(errors_a, errors_b, words) -> Components | None:
     seed = float(np.mean([x.mean(1).var(ddof=1) for x in (a, b)])) - interaction / speakers
     speaker = float((a.mean(0) - b.mean(0)).var(ddof=1)) - interaction * (1 / len(a) + 1 / len(b))
     return Components(max(seed, 0.0), max(speaker, 0.0), interaction)
+
+
+class Form(Protocol):
+    """A linear form of the arms' rates."""
+
+    def plus(self, other: Form, times: float) -> Form: ...
+    def times(self, factor: float) -> Form: ...
+
+
+class Predicate(Protocol):
+    """`linear > 0`; `linear / over > bound` where `over` is given; `linear` equal to zero where `equal` is."""
+
+    linear: Form
+    over: Form | None
+    bound: float
+    equal: bool
+
+
+def judge(predicate: Predicate, interval: Callable[[Form], TInterval | None], margin: float | None = None) -> str:
+    """`holds`, `contradicted` or `open`, from the 95 % t-interval of a form of the rates (None where the runs give none).
+
+    A linear predicate holds when its 95 % interval lies above zero and is contradicted when it lies below. A quotient is
+    open when the interval of its denominator holds zero. Equality holds when the 90 % interval of the difference lies
+    within +-margin and is contradicted when the 95 % interval lies outside it (with no margin: when it leaves out zero).
+    """
+    form = predicate.linear
+    if predicate.over is not None:
+        sign = _side(interval(predicate.over))
+        if not sign:
+            return OPEN
+        form = form.plus(predicate.over, -predicate.bound).times(sign)
+    t = interval(form)
+    if predicate.equal:
+        if t is None or not t.standard_error > 0:
+            return OPEN
+        if margin is not None and lies_within(t, margin):
+            return HOLDS
+        return CONTRADICTED if t.low > (margin or 0.0) or t.high < -(margin or 0.0) else OPEN
+    return {1: HOLDS, -1: CONTRADICTED, 0: OPEN}[_side(t)]
+
+
+def _side(t: TInterval | None) -> int:
+    """1 or -1 where the interval lies on one side of zero, else 0 (NaN ends too)."""
+    return 0 if t is None else int(t.low > 0) - int(t.high < 0)

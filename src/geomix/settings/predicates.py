@@ -12,13 +12,9 @@ sides: x / y > c is judged as the contrast x - c y, given the sign of y. Nothing
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from geomix.statistics.intervals import TInterval
-from geomix.statistics.verdicts import lies_within
-
-HOLDS, CONTRADICTED, OPEN = "holds", "contradicted", "open"
 _TOKEN = r"(?:(?P<number>\d+(?:\.\d*)?|\.\d+)(?!\w)|(?P<name>[A-Za-z_]\w*)|(?P<sign>[-+*/()<>,]))"
 
 
@@ -58,38 +54,6 @@ class Predicate:
     def arms(self) -> list[str]:
         """The arms that it speaks of, in their order."""
         return list({**self.linear.coefficients, **(self.over.coefficients if self.over else {})})
-
-
-Interval = Callable[[Linear], TInterval | None]
-"""The 95 % t-interval of a linear form of the arms' rates; None where the runs give none (an arm of one seed)."""
-
-
-def judge(predicate: Predicate, interval: Interval, margin: float | None = None) -> str:
-    """`holds`, `contradicted` or `open`.
-
-    A linear predicate holds when its 95 % interval lies above zero and is contradicted when it lies below. A quotient is
-    open when the interval of its denominator holds zero. Equality holds when the 90 % interval of the difference lies
-    within +-margin and is contradicted when the 95 % interval lies outside it (with no margin: when it leaves out zero).
-    """
-    form = predicate.linear
-    if predicate.over is not None:
-        sign = _side(interval(predicate.over))
-        if not sign:
-            return OPEN
-        form = form.plus(predicate.over, -predicate.bound).times(sign)
-    t = interval(form)
-    if predicate.equal:
-        if t is None or not t.standard_error > 0:
-            return OPEN
-        if margin is not None and lies_within(t, margin):
-            return HOLDS
-        return CONTRADICTED if t.low > (margin or 0.0) or t.high < -(margin or 0.0) else OPEN
-    return {1: HOLDS, -1: CONTRADICTED, 0: OPEN}[_side(t)]
-
-
-def _side(t: TInterval | None) -> int:
-    """1 or -1 where the interval lies on one side of zero, else 0 (NaN ends too)."""
-    return 0 if t is None else int(t.low > 0) - int(t.high < 0)
 
 
 def parse(text: str, arms: Iterable[str]) -> Predicate:
@@ -193,7 +157,7 @@ class _Parser:
             return Linear(constant=float(value))
         if kind == "name":
             if value not in self.arms:
-                raise PredicateError(f"{self.text!r}: {value!r} is no arm of the study: {', '.join(self.arms)}")
+                raise PredicateError(f"{self.text!r}: {value!r} is no arm of the configuration: {', '.join(self.arms)}")
             return Linear({value: 1.0})
         if value == "-":
             return self.linear(self.factor()).times(-1.0)

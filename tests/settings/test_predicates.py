@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from geomix.settings.predicates import Linear, PredicateError, parse
 from geomix.statistics.intervals import linear_t_interval
-from geomix.statistics.predicates import Linear, PredicateError, judge, parse
+from geomix.statistics.verdicts import judge
 
 ARMS = ("attention", "grassmann", "no_mixer", "one-offset")
 RATES = {"attention": 9.0, "grassmann": 12.0, "no_mixer": 14.0, "one-offset": 11.0}
@@ -39,7 +40,7 @@ def test_a_quotient_becomes_a_contrast():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("grassman > attention", "no arm of the study"),
+        ("grassman > attention", "no arm of the configuration"),
         ("grassmann > attention > 0", "one comparison"),
         ("grassmann - attention", "comparison"),
         ("grassmann * attention > 0", "not linear"),
