@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from geomix.benchmarks.options import Common, option
 from geomix.benchmarks.output import write_csv
-from geomix.statistics.intervals import crossed_t_interval
+from geomix.statistics.intervals import TInterval, crossed_t_interval, interaction_mean_square, t_interval
 from geomix.statistics.verdicts import (
     A_BETTER,
     B_BETTER,
@@ -22,21 +23,15 @@ from geomix.statistics.verdicts import (
 )
 
 COLUMNS = (
-    "speakers",
-    "seeds",
-    "coverage",
-    "size",
-    "smallest_difference",
-    "power",
-    "smallest_margin",
-    "equal",
+    "seed_effect", "speakers", "seeds", "coverage", "size", "smallest_difference", "power", "smallest_margin", "equal",
     "wrongly_equal",
-)
+)  # fmt: skip
+POOLING_COLUMNS = ("arms", "speakers", "seeds", "variances", "coverage", "power")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Common):
-    """Options of `geomix bench verdicts`; it writes verdicts.csv."""
+    """Options of `geomix bench verdicts`; it writes verdicts.csv and pooling.csv."""
 
     speakers: tuple[int, ...] = option((10, 20, 40), "numbers of speakers")
     seeds: tuple[int, ...] = option((1, 3, 5), "numbers of seeds of each arm")
@@ -137,14 +132,74 @@ def table(options: Options) -> list[dict[str, float | str]]:
     return rows
 
 
+@dataclass(frozen=True)
+class Spread:
+    """Standard deviations between trainings of a study's four arms, of which the first two are compared."""
+
+    name: str
+    arms: tuple[float, float, float, float]
+
+
+SPREADS = (
+    Spread("equal", (1.0, 1.0, 1.0, 1.0)),
+    Spread("four times larger in the compared arms", (1.6, 1.6, 0.8, 0.8)),
+    Spread("four times smaller in the compared arms", (0.8, 0.8, 1.6, 1.6)),
+)
+
+
+def pooled_t_interval(arms: Sequence[np.ndarray]) -> TInterval:
+    """t-interval of arm 0 minus arm 1 with the seed variances of all arms pooled, all speakers of the same length.
+
+    `arms` are (seeds, speakers) rates. Tried and refused: see `pooling`.
+    """
+    seeds, speakers = arms[0].shape
+    df = len(arms) * (seeds - 1)
+    between = 2 * float(np.mean([x.mean(1).var(ddof=1) for x in arms])) / seeds
+    shared = 2 * float(np.mean([interaction_mean_square(x) for x in arms])) / (seeds * speakers)
+    over_speakers = float((arms[0].mean(0) - arms[1].mean(0)).var(ddof=1)) / speakers
+    variance = max(between + over_speakers - shared, between, over_speakers)
+    squares = between**2 / df + over_speakers**2 / (speakers - 1) + shared**2 / (df * (speakers - 1))
+    return t_interval(arms[0].mean() - arms[1].mean(), variance, variance**2 / squares)
+
+
+def pooling(options: Options) -> list[dict[str, float | str]]:
+    """Coverage, and power at three standard errors, of the interval with each arm's own seed variance and with all pooled."""
+    rows = []
+    for speakers, spread in product(options.speakers, SPREADS):
+        generator, seeds = np.random.default_rng(0), 3
+        words = np.full(speakers, 100.0)
+        error = np.sqrt(sum(sd**2 for sd in spread.arms[:2]) / seeds + 2 * 1.5**2 / speakers + 2 / (seeds * speakers))
+        found = Counter()
+        for _ in range(options.runs):
+            arms = [
+                50
+                + sd * generator.standard_normal((seeds, 1))
+                + 1.5 * generator.standard_normal(speakers)
+                + generator.standard_normal((seeds, speakers))
+                for sd in spread.arms
+            ]
+            for name, t in (("own", crossed_t_interval(*arms[:2], words)), ("pooled", pooled_t_interval(arms))):
+                found[name, "coverage"] += t.low <= 0 <= t.high
+                found[name, "power"] += t.low + 3 * error > 0
+        rows += [
+            {"arms": spread.name, "speakers": speakers, "seeds": seeds, "variances": name}
+            | {what: found[name, what] / options.runs for what in ("coverage", "power")}
+            for name in ("own", "pooled")
+        ]
+    return rows
+
+
 def run(options: Options) -> None:
-    """Simulate, print and write verdicts.csv."""
-    rows = table(options)
-    for row in rows:
-        print(
-            ", ".join(
-                f"{name} {value if isinstance(value, str) else format(value, '.3g')}" for name, value in row.items()
+    """Simulate, print and write verdicts.csv and pooling.csv."""
+    for name, columns, rows in (
+        ("verdicts", COLUMNS, table(options)),
+        ("pooling", POOLING_COLUMNS, pooling(options)),
+    ):
+        for row in rows:
+            print(
+                ", ".join(
+                    f"{key} {f'{value:.3g}' if isinstance(value, float) else value}" for key, value in row.items()
+                )
             )
-        )
-    write_csv(options.out / "verdicts.csv", COLUMNS, rows)
-    print(f"wrote {options.out}/verdicts.csv")
+        write_csv(options.out / f"{name}.csv", columns, rows)
+        print(f"wrote {options.out}/{name}.csv")
