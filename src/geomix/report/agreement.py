@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from geomix.files import read_object
-from geomix.report.comparisons import compare_systems
 from geomix.report.study import Study, Trained
 from geomix.report.text import interval_text
+from geomix.speech.comparison import compare_systems
 from geomix.speech.scoring import Score, read_score, read_text
 
 TRACKS = ("espnet", "own")

@@ -10,8 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from geomix.errors import UserError
 from geomix.files import read_object
 from geomix.settings import evaluation_sets, seeds_of
@@ -166,25 +164,3 @@ class Trained:
     def score(self, name: str) -> Score:
         """The scored utterances of set `name`; absent is a `UserError`."""
         return read_score(self.folder / "score" / f"{name}.tsv")
-
-
-def by_speaker(scores: list[Score], names: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Word errors (scores, speakers) and reference words (speakers,) of several scores of one set.
-
-    `names` are what errors call the scores. All must have the same utterances, speakers and reference words, and
-    know their speakers: `UserError` otherwise.
-    """
-    first = [(u.id, u.speaker, u.words.reference) for u in scores[0].utterances]
-    speakers = sorted({speaker for _, speaker, _ in first})
-    if "" in speakers:
-        raise UserError(f"{names[0]}: its speakers are not known: score it again with utt2spk")
-    column = {speaker: i for i, speaker in enumerate(speakers)}
-    errors, words = np.zeros((len(scores), len(speakers))), np.zeros(len(speakers))
-    for _, speaker, count in first:
-        words[column[speaker]] += count
-    for row, (score, name) in enumerate(zip(scores, names, strict=True)):
-        if [(u.id, u.speaker, u.words.reference) for u in score.utterances] != first:
-            raise UserError(f"{name} and {names[0]} were scored against different references: score both again")
-        for u in score.utterances:
-            errors[row, column[u.speaker]] += u.words.errors
-    return errors, words

@@ -13,12 +13,12 @@ import numpy as np
 
 from geomix.errors import UserError
 from geomix.report import agreement
-from geomix.report.comparisons import FEW_SPEAKERS
-from geomix.report.study import Study, Trained, by_speaker
-from geomix.report.targets import gate_line, outcome_mark, spoken
+from geomix.report.study import Study, Trained
 from geomix.report.text import aligned_table, interval_text, markdown_table
+from geomix.speech.comparison import FEW_SPEAKERS, by_speaker
 from geomix.speech.scoring import Counts
 from geomix.statistics import Interval, bootstrap_rate
+from geomix.statistics.targets import gate_line, outcome_mark, spoken
 
 CSV_COLUMNS = (
     "corpus", "track", "arm", "set", "seeds", "speakers", "params", "unmatched", "wer", "wer_low", "wer_high", "cer",
