@@ -11,9 +11,9 @@ import numpy as np
 
 from geomix.errors import UserError
 from geomix.files import write_json
-from geomix.report.study import Study, by_speaker
-from geomix.speech.scoring import Score
+from geomix.speech.scoring import Score, by_speaker, read_score
 from geomix.statistics import crossed_t_interval, holm, mapsswe, paired_bootstrap
+from geomix.training.results import Study
 
 FEW_SPEAKERS = 20
 METHOD = (
@@ -108,7 +108,7 @@ def compare_study(folder: str | os.PathLike, *, partial: bool = False, write: bo
                 runs = [study.trained(track, arm, seed) for seed in study.seeds(track)]
                 if partial:
                     runs = [run for run in runs if not run.missing([name])]
-                scores[arm] = {run.seed: run.score(name) for run in runs}
+                scores[arm] = {run.seed: read_score(run.score_path(name)) for run in runs}
             for a, b in pairs:
                 if scores[a] and scores[b]:
                     entry = compare_systems(scores[a], scores[b], (a, b), resamples=study.resamples, seed=study.seed)
