@@ -6,7 +6,7 @@ import pytest
 
 from geomix.files import read_json, write_json, write_text
 from geomix.report import agreement, build_report
-from geomix.report.study import Study
+from geomix.training.results import Study
 from tests.report.made_up import make_run, make_study, write_comparisons
 
 

@@ -13,7 +13,9 @@ from geomix.report.names import figure_files
 from geomix.studies.comparison import compare_study
 from geomix.studies.gate import measure_parity, pass_gate
 from geomix.studies.language import LANGUAGE
+from tests.report.made_up import PUBLISHED
 
+RECORD = PUBLISHED / "wikitext2/language/grassmann/seed0/record.json"  # what a made-up record has besides
 # the article's sweep: validation perplexity of seeds 0, 1, 2
 ARTICLE = {
     "transformer": [247.1, 250.5, 246.2],
@@ -53,7 +55,7 @@ def write_study(
     for arm, perplexities in values.items():
         for seed, value in enumerate(perplexities):
             here = root / arm / f"seed{seed}"
-            record = {
+            record = read_json(RECORD) | {
                 "arm": arm,
                 "seed": seed,
                 "parameters": 12_585_472,

@@ -10,10 +10,11 @@ from geomix.errors import UserError
 from geomix.files import read_object
 from geomix.report import build_report
 from geomix.report.names import is_speech
-from geomix.report.publish import differing, parts_of, rebuild
+from geomix.report.publish import differing, rebuild
 from geomix.report.tables import render_text
 from geomix.studies.comparison import compare_study
 from geomix.studies.speech import SPEECH
+from geomix.training.results import studies_in
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _compare(folder: Path) -> None:
     """Print the tables of a published run and whether they are what its scores and records give; not so is a `UserError`."""
-    parts = parts_of(folder)
+    parts = studies_in(folder)
     if not parts:
         raise UserError(f"{folder}: no study.json here: name a published speech or language run")
     different = []

@@ -7,7 +7,6 @@ numpy nor scipy.
 import importlib
 
 _HOMES = {
-    "Study": "study",
     "build_report": "build",
     "figure_files": "names",
     "figure_names": "names",

@@ -12,8 +12,8 @@ import numpy as np
 from geomix.errors import UserError
 from geomix.files import read_object, read_objects, write_text
 from geomix.report.references import reference_rows
-from geomix.report.study import Study
 from geomix.report.tables import Results, collect_rows, render_markdown, write_csv
+from geomix.training.results import Study
 
 
 def build_report(

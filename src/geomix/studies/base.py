@@ -7,12 +7,13 @@ None of this loads torch; a kind's `train` does.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from geomix.files import write_json
 from geomix.statistics import GateVerdict
+from geomix.training.results import Study, Trained
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,12 @@ class Metric:
 
     name, unit, lower_is_better : in a person's words
     file : what the comparison reads in the folder of a training; `{set}` stands for the evaluation set
-    read : that file and a set -> the measurement that `compare` takes
-    value : the folder of a training and a set -> the number that the gate judges
+    read : a training and a set -> the measurement that `compare` takes
+    value : a training and a set -> the number that the gate judges
     judged_sets : an anchor of the configuration's gate -> the sets on which it has a target
     judge : an anchor, {set: mean of `value` over its seeds} and the name of the corpus -> verdict
-    compare : {seed: measurement} of arm a and of arm b, their names, the options of the study's comparison -> an entry of
-        comparisons.json less what names the contrast; it has difference, verdict, p (None: no test) and warnings
+    compare : {seed: measurement} of arm a and of arm b, their names, the study -> an entry of comparisons.json less what
+        names the contrast; it has verdict, warnings and, where there is a test, p
     corrected : whether the p of the planned contrasts of a track on its test sets are corrected (Holm) together
     """
 
@@ -42,38 +43,18 @@ class Metric:
     unit: str = ""
     lower_is_better: bool = True
     file: str
-    read: Callable[[Path, str], Any]
-    value: Callable[[Path, str], float]
+    read: Callable[[Trained, str], Any]
+    value: Callable[[Trained, str], float]
     judged_sets: Callable[[Mapping[str, Any]], Sequence[str]]
     judge: Callable[[Mapping[str, Any], Mapping[str, float], str], Judged]
-    compare: Callable[[Mapping[int, Any], Mapping[int, Any], tuple[str, str], Mapping[str, Any]], dict[str, Any]]
+    compare: Callable[[Mapping[int, Any], Mapping[int, Any], tuple[str, str], Study], dict[str, Any]]
     corrected: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What a study asks, as its study.json says it.
-
-    seeds : (track, arm) -> seeds; a study without tracks has the one track None
-    planned : contrasts (a, b) named before any run
-    sets, test_sets : evaluation sets; those of them that no epoch was selected on
-    options : what the metric's comparison is told
-    """
-
-    arms: Sequence[str]
-    seeds: Mapping[tuple[str | None, str], Sequence[int]]
-    planned: Sequence[tuple[str, str]]
-    sets: Sequence[str]
-    test_sets: Sequence[str]
-    tracks: Sequence[str | None] = (None,)
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """What makes a study of one domain.
 
-    asked : the content of a study.json -> what it asks
     train : (configuration of the study, track, arm, seed, prepared files, folder of the training, threads): trains to the end
         and writes what the rule declares
     described : (configuration, prepared files) -> what study.json says beside the configuration, an arm's exact size for example;
@@ -82,14 +63,8 @@ class Kind:
 
     name: str
     metric: Metric
-    asked: Callable[[Mapping[str, Any]], Asked]
     train: Callable[[Mapping[str, Any], str | None, str, int, Any, Path, int], Any]
     described: Callable[[Mapping[str, Any], Any], Mapping[str, Any]] = lambda config, files: {}
-
-
-def training_folder(folder: Path, track: str | None, arm: str, seed: int) -> Path:
-    """Where a training of a study lies: `<study>/[<track>/]<arm>/seed<seed>`."""
-    return Path(folder, *([track] if track else []), arm, f"seed{seed}")
 
 
 def describe(kind: Kind, config: Mapping[str, Any], files: Any, out: str | Path) -> dict[str, Any]:

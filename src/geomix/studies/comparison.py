@@ -6,14 +6,13 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from geomix.files import read_object
 from geomix.statistics import holm, outcome, t_interval_log_perplexity
-from geomix.studies.base import Asked, Kind, training_folder
+from geomix.studies.base import Kind, Metric
+from geomix.training.results import Study, Trained
 
 
 def compare_study(kind: Kind, folder: str | os.PathLike, *, partial: bool = False) -> list[dict[str, Any]]:
@@ -23,50 +22,44 @@ def compare_study(kind: Kind, folder: str | os.PathLike, *, partial: bool = Fals
     selected are compared too, but stand outside Holm's family and say so. `partial` takes the arms and seeds that are
     there; otherwise a measurement that is missing is a `UserError` that names it.
     """
-    folder, metric = Path(folder), kind.metric
-    asked = kind.asked(read_object(folder / "study.json"))
+    study, metric = Study.read(folder), kind.metric
     entries = []
-    for track in asked.tracks:
+    for track in study.tracks:
         of_track = []
-        for name in asked.sets:
-            found = {arm: _measured(kind, folder, asked, track, arm, name, partial) for arm in asked.arms}
-            for a, b, planned in contrasts(asked):
+        for name in study.sets:
+            found = {arm: _measured(metric, study.of(track, arm), name, partial) for arm in study.arms}
+            for a, b, planned in contrasts(study):
                 if not (found[a] and found[b]):
                     continue
                 head = {"track": track} if track else {}
                 head |= {"set": name, "a": a, "b": b, "planned": planned}
+                entry = metric.compare(found[a], found[b], (a, b), study)
                 if metric.corrected:
                     head["holm_p"] = None
-                entry = metric.compare(found[a], found[b], (a, b), asked.options)
-                if name not in asked.test_sets and metric.corrected:
-                    entry["warnings"].append("epochs were selected on this set")
+                    if name not in study.test_sets:
+                        entry["warnings"].append("epochs were selected on this set")
                 of_track.append(head | entry)
         if metric.corrected:
-            _correct([e for e in of_track if e["planned"] and e["set"] in asked.test_sets])
+            _correct([e for e in of_track if e["planned"] and e["set"] in study.test_sets])
         entries += of_track
     return entries
 
 
-def contrasts(asked: Asked) -> Iterator[tuple[str, str, bool]]:
+def contrasts(study: Study) -> Iterator[tuple[str, str, bool]]:
     """(a, b, planned) of all pairs of a study's arms, the planned ones first."""
-    planned = [pair for pair in asked.planned if set(pair) <= set(asked.arms)]
+    planned = [pair for pair in study.planned if set(pair) <= set(study.arms)]
     yield from ((*pair, True) for pair in planned)
-    for pair in combinations(asked.arms, 2):
+    for pair in combinations(study.arms, 2):
         if pair not in planned and pair[::-1] not in planned:
             yield (*pair, False)
 
 
-def _measured(
-    kind: Kind, folder: Path, asked: Asked, track: str | None, arm: str, name: str, partial: bool
-) -> dict[int, Any]:
-    """{seed: measurement} of an arm on a set; of the trainings that are there alone where `partial`."""
-    found = {}
-    for seed in asked.seeds[track, arm]:
-        place = training_folder(folder, track, arm, seed)
-        path = place / kind.metric.file.format(set=name)
-        if not partial or ((place / "record.json").is_file() and path.is_file()):
-            found[seed] = kind.metric.read(path, name)
-    return found
+def _measured(metric: Metric, trainings: list[Trained], name: str, partial: bool) -> dict[int, Any]:
+    """{seed: measurement} on a set; of the trainings that are there alone where `partial`."""
+    if partial:
+        there = lambda t: not t.missing([]) and (t.folder / metric.file.format(set=name)).is_file()
+        trainings = [trained for trained in trainings if there(trained)]
+    return {trained.seed: metric.read(trained, name) for trained in trainings}
 
 
 def _correct(family: list[dict[str, Any]]) -> None:

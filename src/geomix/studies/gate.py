@@ -14,7 +14,8 @@ from typing import Any
 from geomix.errors import UserError
 from geomix.files import read_object, write_json, write_text
 from geomix.statistics.targets import chained, seeds_named, short_aim
-from geomix.studies.base import Kind, training_folder
+from geomix.studies.base import Kind
+from geomix.training.results import Trained
 
 
 def measure_anchor(
@@ -60,9 +61,10 @@ def _there(gate: Mapping[str, Any] | None, folder: str | os.PathLike) -> Mapping
 
 
 def _measure(kind: Kind, folder: Path, anchor: Mapping[str, Any], corpus: str) -> dict[str, Any]:
-    track, arm, seeds = anchor.get("track"), anchor["arm"], list(anchor["seeds"])
+    track, arm, seeds = anchor.get("track", ""), anchor["arm"], list(anchor["seeds"])
+    trainings = [Trained(folder / track / arm / f"seed{seed}", track, arm, seed) for seed in seeds]
     measured = {
-        name: statistics.fmean(kind.metric.value(training_folder(folder, track, arm, seed), name) for seed in seeds)
+        name: statistics.fmean(kind.metric.value(trained, name) for trained in trainings)
         for name in kind.metric.judged_sets(anchor)
     }
     judged = kind.metric.judge(anchor, measured, corpus)

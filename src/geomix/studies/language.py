@@ -6,19 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from geomix.files import read_object
-from geomix.settings import language_training_settings, language_trainings_of
+from geomix.settings import language_training_settings
 from geomix.statistics import range_verdict, ratio_method
-from geomix.studies.base import Asked, Judged, Kind, Metric
+from geomix.studies.base import Judged, Kind, Metric
 from geomix.studies.comparison import compare_ratios
+from geomix.training.results import Trained
 
 METHOD = ratio_method("perplexity", "perplexities")
-SETS = ("valid", "test")
 
 
-def perplexity(record: Path, name: str) -> float:
+def perplexity(trained: Trained, name: str) -> float:
     """Perplexity of a training at its best epoch on `valid` or `test`, mean over batches, from its record."""
-    return read_object(record, "perplexity")["perplexity"][name]["batch_mean"]
+    return trained.perplexity[name]["batch_mean"]
 
 
 def judge(anchor: Mapping[str, Any], measured: Mapping[str, float], corpus: str) -> Judged:
@@ -35,20 +34,11 @@ PERPLEXITY = Metric(
     name="perplexity",
     file="record.json",
     read=perplexity,
-    value=lambda training, name: perplexity(training / "record.json", name),
+    value=perplexity,
     judged_sets=lambda anchor: ["valid"],
     judge=judge,
-    compare=lambda a, b, names, options: compare_ratios(a, b, names, METHOD),
+    compare=lambda a, b, names, study: compare_ratios(a, b, names, METHOD),
 )
-
-
-def asked(study: Mapping[str, Any]) -> Asked:
-    """What the study.json of a language study asks."""
-    seeds: dict[tuple[None, str], list[int]] = {}
-    for arm, seed in language_trainings_of(study):
-        seeds.setdefault((None, arm), []).append(seed)
-    planned = [(a, b) for a, b in study["comparison"]["planned"]]
-    return Asked(arms=study["study"]["arms"], seeds=seeds, planned=planned, sets=SETS, test_sets=["test"])
 
 
 def train(config: Mapping[str, Any], track: None, arm: str, seed: int, files: Any, out: Path, threads: int) -> None:
@@ -72,4 +62,4 @@ def train(config: Mapping[str, Any], track: None, arm: str, seed: int, files: An
     )
 
 
-LANGUAGE = Kind(name="language", metric=PERPLEXITY, asked=asked, train=train)
+LANGUAGE = Kind(name="language", metric=PERPLEXITY, train=train)

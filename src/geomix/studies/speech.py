@@ -8,17 +8,18 @@ from typing import Any
 
 from geomix.errors import UserError
 from geomix.files import read_object
-from geomix.settings import about_training, evaluation_sets, seeds_of, training_settings
+from geomix.settings import about_training, training_settings
 from geomix.speech.comparison import compare_systems
 from geomix.speech.scoring import read_score
 from geomix.statistics import gate_verdict
 from geomix.statistics.targets import sources_of
-from geomix.studies.base import Asked, Judged, Kind, Metric
+from geomix.studies.base import Judged, Kind, Metric
+from geomix.training.results import Trained
 
 
-def word_error_rate(training: Path, name: str) -> float:
+def word_error_rate(trained: Trained, name: str) -> float:
     """Corpus WER in % of a training on a set; absent is a `UserError`."""
-    path = training / "score" / f"{name}.json"
+    path = trained.score_path(name).with_suffix(".json")
     rate = read_object(path).get("words", {}).get("rate")
     if rate is None:
         raise UserError(f"{path}: has no word error rate: score {name} against a reference that has words")
@@ -39,28 +40,13 @@ WER = Metric(
     name="word error rate",
     unit="%",
     file="score/{set}.tsv",
-    read=lambda path, name: read_score(path),
+    read=lambda trained, name: read_score(trained.score_path(name)),
     value=word_error_rate,
     judged_sets=lambda anchor: [target["set"] for target in anchor["targets"]],
     judge=judge,
-    compare=lambda a, b, names, options: compare_systems(a, b, names, **options),
+    compare=lambda a, b, names, study: compare_systems(a, b, names, resamples=study.resamples, seed=study.seed),
     corrected=True,
 )
-
-
-def asked(study: Mapping[str, Any]) -> Asked:
-    """What the study.json of a speech study asks."""
-    what, comparison, dev = study["study"], study["comparison"], study["corpus"]["dev"]
-    sets = evaluation_sets(study)
-    return Asked(
-        arms=what["arms"],
-        tracks=what["tracks"],
-        seeds={(track, arm): seeds_of(what, track) for track in what["tracks"] for arm in what["arms"]},
-        planned=[(a, b) for a, b in comparison["planned"]],
-        sets=sets,
-        test_sets=[name for name in sets if not (isinstance(dev, list) and name in dev)],
-        options={key: comparison[key] for key in ("resamples", "seed")},
-    )
 
 
 def described(config: Mapping[str, Any], files: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,4 +92,4 @@ def train(config: Mapping[str, Any], track: str, arm: str, seed: int, files: Any
     )
 
 
-SPEECH = Kind(name="speech", metric=WER, asked=asked, train=train, described=described)
+SPEECH = Kind(name="speech", metric=WER, train=train, described=described)
