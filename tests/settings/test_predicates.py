@@ -68,7 +68,8 @@ def judged(text: str, errors: dict[str, np.ndarray], margin=None) -> str:
             [errors[a] for a in arms], [linear.coefficients[a] for a in arms], words, constant=linear.constant
         )
 
-    return judge(parse(text, errors), interval, margin)
+    predicate = parse(text, errors)
+    return judge(predicate, interval, lambda: interval(predicate.linear), margin)
 
 
 def made(rate: float, seed: int, spread: float = 2.0) -> np.ndarray:

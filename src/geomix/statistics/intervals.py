@@ -108,6 +108,15 @@ def t_interval_log_perplexity(perplexities_a, perplexities_b, *, welch: bool = F
     return PerplexityRatio(log, *np.exp([log.estimate, log.low, log.high]).tolist())
 
 
+def ratio_method(quantity: str, plural: str) -> str:
+    """How two arms are compared by the ratio of a quantity that each seed has one of (`t_interval_log_perplexity`), in words."""
+    return (
+        f"difference of mean ln({quantity}) over seeds with its 95 % t-interval, degrees of freedom min(n_a, n_b) - 1 (the "
+        f"article's), which decides; Welch's beside it; shown as the ratio of {plural}; equal where the 90 % interval lies "
+        "within the margin"
+    )
+
+
 def t_interval(estimate: float, variance: float, df: float, confidence: float = 0.95) -> TInterval:
     """The t-interval of an estimate from its variance; without variance there is no certainty, and all is NaN but it."""
     if not variance > 0:

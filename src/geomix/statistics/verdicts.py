@@ -44,6 +44,14 @@ def verdict_of(t: TInterval, *, margin: float | None, seeds: tuple[int, int], sp
     return EQUAL if within else CANNOT_TELL
 
 
+def named(verdict: str, a: str, b: str) -> str:
+    """A verdict with the names of the arms in place of a and b."""
+    for side, name in ((A_BETTER, a), (B_BETTER, b)):
+        if verdict.startswith(side):
+            return f"{name} better{verdict.removeprefix(side)}"
+    return verdict
+
+
 def ninety_percent(t: TInterval) -> tuple[float, float]:
     """The ends of the 90 % interval of the same estimate: outside them each one-sided test at 5 % refuses."""
     half = stats.t.ppf(0.95, t.df) * t.standard_error
@@ -137,27 +145,34 @@ class Predicate(Protocol):
     equal: bool
 
 
-def judge(predicate: Predicate, interval: Callable[[Form], TInterval | None], margin: float | None = None) -> str:
-    """`holds`, `contradicted` or `open`, from the 95 % t-interval of a form of the rates (None where the runs give none).
+def judge(
+    predicate: Predicate,
+    interval: Callable[[Form], TInterval | None],
+    difference: Callable[[], TInterval | None] = lambda: None,
+    margin: float | None = None,
+) -> str:
+    """`holds`, `contradicted` or `open`.
 
-    A linear predicate holds when its 95 % interval lies above zero and is contradicted when it lies below. A quotient is
-    open when the interval of its denominator holds zero. Equality holds when the 90 % interval of the difference lies
-    within +-margin and is contradicted when the 95 % interval lies outside it (with no margin: when it leaves out zero).
+    `interval` gives the 95 % t-interval of a form of the rates, `difference` that of the two arms of an equality, in the
+    unit of `margin`; None where the runs give none. A linear predicate holds when its interval lies above zero and is
+    contradicted when it lies below. A quotient is open when the interval of its denominator holds zero. Equality holds
+    when the 90 % interval of the difference lies within +-margin and is contradicted when the 95 % interval lies outside
+    it (without a margin: when it leaves out zero).
     """
+    if predicate.equal:
+        t = difference()
+        if t is None or not t.standard_error > 0:
+            return OPEN
+        if margin is not None and lies_within(t, margin):
+            return HOLDS
+        return CONTRADICTED if t.low > (margin or 0.0) or t.high < -(margin or 0.0) else OPEN
     form = predicate.linear
     if predicate.over is not None:
         sign = _side(interval(predicate.over))
         if not sign:
             return OPEN
         form = form.plus(predicate.over, -predicate.bound).times(sign)
-    t = interval(form)
-    if predicate.equal:
-        if t is None or not t.standard_error > 0:
-            return OPEN
-        if margin is not None and lies_within(t, margin):
-            return HOLDS
-        return CONTRADICTED if t.low > (margin or 0.0) or t.high < -(margin or 0.0) else OPEN
-    return {1: HOLDS, -1: CONTRADICTED, 0: OPEN}[_side(t)]
+    return {1: HOLDS, -1: CONTRADICTED, 0: OPEN}[_side(interval(form))]
 
 
 def _side(t: TInterval | None) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from geomix.files import write_json
-from geomix.statistics import GateVerdict
+from geomix.statistics import GateVerdict, TInterval
 from geomix.training.results import Study, Trained
 
 
@@ -34,6 +34,10 @@ class Metric:
     value : a training and a set -> the number that the gate judges
     judged_sets : an anchor of the configuration's gate -> the sets on which it has a target
     judge : an anchor, {set: mean of `value` over its seeds} and the name of the corpus -> verdict
+    form : coefficients of arms, a constant and {arm: {seed: measurement}} -> the 95 % t-interval of that linear form of the
+        arms' rates, by which hypotheses are judged; None where an arm has one seed
+    margin : the study -> the margin within which a difference counts as equal, in the unit of `difference`; None without one
+    difference : {seed: measurement} of two arms -> the 95 % t-interval by which equality is judged; None as above
     compare : {seed: measurement} of arm a and of arm b, their names, the study -> an entry of comparisons.json less what
         names the contrast; it has verdict, warnings and, where there is a test, p
     corrected : whether the p of the planned contrasts of a track on its test sets are corrected (Holm) together
@@ -48,6 +52,9 @@ class Metric:
     judged_sets: Callable[[Mapping[str, Any]], Sequence[str]]
     judge: Callable[[Mapping[str, Any], Mapping[str, float], str], Judged]
     compare: Callable[[Mapping[int, Any], Mapping[int, Any], tuple[str, str], Study], dict[str, Any]]
+    form: Callable[[Mapping[str, float], float, Mapping[str, Mapping[int, Any]]], TInterval | None]
+    difference: Callable[[Mapping[int, Any], Mapping[int, Any]], TInterval | None]
+    margin: Callable[[Study], float | None] = lambda study: study.margin
     corrected: bool = False
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from geomix.statistics import holm, outcome, t_interval_log_perplexity
+from geomix.settings.predicates import parse
+from geomix.statistics import TInterval, holm, t_interval, t_interval_log_perplexity
+from geomix.statistics.verdicts import TWO_MODELS, judge, named, smallest_difference, smallest_margin, verdict_of
 from geomix.studies.base import Kind, Metric
 from geomix.training.results import Study, Trained
 
@@ -69,12 +71,54 @@ def _correct(family: list[dict[str, Any]]) -> None:
         entry["holm_p"] = p if math.isfinite(p) else None
 
 
+def judge_hypothesis(kind: Kind, study: Study) -> list[dict[str, Any]]:
+    """Each predicate of a study's hypothesis judged on each track and test set, where all its arms are there.
+
+    A list of {text, holds, track, set, outcome}; a sentence without a predicate is not judged and not listed.
+    """
+    metric, found = kind.metric, []
+    for track in study.tracks:
+        for name in study.test_sets:
+            for expected in study.hypothesis:
+                if expected["holds"] is None:
+                    continue
+                predicate = parse(expected["holds"], study.settings["arms"])
+                if not set(predicate.arms) <= set(study.arms):
+                    continue
+                rates = {arm: _measured(metric, study.of(track, arm), name, partial=True) for arm in predicate.arms}
+                outcome = judge(
+                    predicate,
+                    lambda form, rates=rates: metric.form(form.coefficients, form.constant, rates),
+                    lambda rates=rates: metric.difference(*rates.values()),
+                    metric.margin(study),
+                )
+                found.append({**expected, "track": track or None, "set": name, "outcome": outcome})
+    return found
+
+
+def mean_form(
+    coefficients: Mapping[str, float], constant: float, values: Mapping[str, Mapping[int, float]]
+) -> TInterval | None:
+    """95 % t-interval of a linear form of arms' means over seeds, degrees of freedom the least of any arm's."""
+    arms = [(c, np.array(list(values[arm].values()))) for arm, c in coefficients.items()]
+    if any(len(x) < 2 for _, x in arms):
+        return None
+    variance = sum(c**2 * x.var(ddof=1) / len(x) for c, x in arms)
+    return t_interval(constant + sum(c * x.mean() for c, x in arms), variance, min(len(x) for _, x in arms) - 1)
+
+
+def log_difference(a: Mapping[int, float], b: Mapping[int, float]) -> TInterval | None:
+    """95 % t-interval of the difference of mean logarithms over seeds."""
+    return t_interval_log_perplexity(list(a.values()), list(b.values())).log if min(len(a), len(b)) > 1 else None
+
+
 def compare_ratios(
-    a: Mapping[int, float], b: Mapping[int, float], names: tuple[str, str], method: str
+    a: Mapping[int, float], b: Mapping[int, float], names: tuple[str, str], method: str, margin: float | None = None
 ) -> dict[str, Any]:
     """Compare two arms by a positive number a seed, of which less is better: the ratio a / b of geometric means.
 
-    With two seeds a side it has a t-interval (`low`, `high`) and Welch's.
+    With two seeds a side it has a t-interval (`low`, `high`) and Welch's. `margin` is the ratio below which arms count
+    as equal.
     """
     values_a, values_b = list(a.values()), list(b.values())
     entry = {
@@ -85,7 +129,7 @@ def compare_ratios(
     }
     entry["ratio"] = float(np.exp(entry["log_difference"]))
     if min(len(values_a), len(values_b)) < 2:
-        return {**entry, "verdict": outcome([]), "warnings": ["an arm of one seed: not a measured difference"]}
+        return {**entry, "verdict": TWO_MODELS, "warnings": ["an arm of one seed: no spread between trainings"]}
     t = t_interval_log_perplexity(values_a, values_b)
     welch = t_interval_log_perplexity(values_a, values_b, welch=True)
     return {
@@ -99,6 +143,11 @@ def compare_ratios(
         "welch_high": welch.high,
         "welch_df": welch.log.df,
         "welch_p": welch.log.p,
-        "verdict": outcome([(t.low, t.high)], names, null=1.0),
+        "margin": margin,
+        "smallest_ratio": math.exp(smallest_difference(t.log.standard_error, t.log.df)),
+        "smallest_margin": math.exp(smallest_margin(t.log.standard_error, t.log.df)),
+        "verdict": named(
+            verdict_of(t.log, margin=margin and math.log(margin), seeds=(len(values_a), len(values_b))), *names
+        ),
         "warnings": [],
     }

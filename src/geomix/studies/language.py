@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from geomix.settings import language_training_settings
 from geomix.statistics import range_verdict, ratio_method
 from geomix.studies.base import Judged, Kind, Metric
-from geomix.studies.comparison import compare_ratios
+from geomix.studies.comparison import compare_ratios, log_difference, mean_form
 from geomix.training.results import Trained
 
 METHOD = ratio_method("perplexity", "perplexities")
@@ -37,7 +38,10 @@ PERPLEXITY = Metric(
     value=perplexity,
     judged_sets=lambda anchor: ["valid"],
     judge=judge,
-    compare=lambda a, b, names, study: compare_ratios(a, b, names, METHOD),
+    compare=lambda a, b, names, study: compare_ratios(a, b, names, METHOD, study.margin),
+    form=mean_form,
+    difference=log_difference,
+    margin=lambda study: study.margin and math.log(study.margin),
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from geomix.errors import UserError
 from geomix.files import read_object
 from geomix.settings import about_training, training_settings
-from geomix.speech.comparison import compare_systems
+from geomix.speech.comparison import compare_systems, rate_form
 from geomix.speech.scoring import read_score
 from geomix.statistics import gate_verdict
 from geomix.statistics.targets import sources_of
@@ -44,7 +44,11 @@ WER = Metric(
     value=word_error_rate,
     judged_sets=lambda anchor: [target["set"] for target in anchor["targets"]],
     judge=judge,
-    compare=lambda a, b, names, study: compare_systems(a, b, names, resamples=study.resamples, seed=study.seed),
+    compare=lambda a, b, names, study: compare_systems(
+        a, b, names, resamples=study.resamples, seed=study.seed, margin=study.margin
+    ),
+    form=rate_form,
+    difference=lambda a, b: rate_form({"a": 1.0, "b": -1.0}, 0.0, {"a": a, "b": b}),
     corrected=True,
 )
 

@@ -60,8 +60,15 @@ class Study:
         return WER if "tracks" in self.settings["study"] else PERPLEXITY
 
     @property
-    def hypothesis(self) -> str | None:
-        return self.settings.get("hypothesis")
+    def hypothesis(self) -> list[dict[str, Any]]:
+        """What was expected: [{text, holds}], `holds` a predicate over the arms' rates or null."""
+        found = self.settings.get("hypothesis") or []
+        return [{"text": found, "holds": None}] if isinstance(found, str) else list(found)  # a sentence in older runs
+
+    @property
+    def margin(self) -> float | None:
+        """Difference (WER, points) or ratio (perplexity) below which arms count as equal."""
+        return self.settings["comparison"].get("margin")
 
     @property
     def arms(self) -> list[str]:
