@@ -113,6 +113,7 @@ class LanguageReference(Section):
     """A published row, printed for scale."""
 
     system: str = key(..., "name of the system", "report")
+    parameters: Count | None = override("its size, as published", "report")
     source: str = key(..., "where it was published", "report")
     valid: float | None = override("validation perplexity", "report")
     test: float | None = override("test perplexity", "report")

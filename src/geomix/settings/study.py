@@ -83,6 +83,7 @@ class Reference(Section):
     """A published row, printed for scale."""
 
     system: str = key(..., "name of the system", "report")
+    parameters: Count | None = override("its size, as published", "report")
     source: str = key(..., "where it was published", "report")
     wer: dict[str, NotNegative] = key(..., "word error rate in % by set", "report")
 
