@@ -24,7 +24,7 @@ def letters(text: str) -> str:
 
 
 def whisper_english() -> Callable[[str], str]:
-    """Whisper's EnglishTextNormalizer (Radford et al. 2022, appendix C), from the package whisper-normalizer.
+    """Whisper's EnglishTextNormalizer ([Radford2022], appendix C), from the package whisper-normalizer.
 
     Raises UserError when the package is not installed.
     """
