@@ -53,7 +53,7 @@ KINDS = {
 
 
 @cache
-def tests_in(path: str) -> set[str]:
+def collected(path: str) -> set[str]:
     """Names of the tests that pytest collects from a file."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
@@ -68,4 +68,4 @@ def test_a_kind_is_held_by_three_tests(kind):
     right, files = KINDS[kind]
     named = [(path, name) for path, names in files.items() for name in names.split()]
     assert len(set(named)) >= 3, right
-    assert [f"{path}::{name}" for path, name in named if name not in tests_in(path)] == []
+    assert [f"{path}::{name}" for path, name in named if name not in collected(path)] == []
