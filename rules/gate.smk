@@ -1,4 +1,4 @@
-# Gated arms run only after the baseline has reproduced a published number. Measuring always succeeds and keeps its
+# Gated arms run only after the baseline has reached its target. Measuring always succeeds and keeps its
 # record; passing the gate is a rule of its own, since a failing rule loses its outputs.
 
 import json

@@ -44,3 +44,10 @@ def test_a_wrong_configuration_is_refused_by_name(project, old, new, words):
     for word in words:
         assert word in done.stdout
     assert "Traceback" not in done.stdout
+
+
+def test_a_key_that_stands_twice_in_an_overlay_is_refused(project):
+    project.path("twice.yaml").write_text("training: {epochs: 3}\nrun: mine\ntraining: {warmup: 9}\n")
+    done = project.snakemake("--dry-run", "--configfile", "config/smoke.yaml", "twice.yaml", check=False)
+    assert done.returncode != 0 and "Traceback" not in done.stdout
+    assert "twice.yaml: line 3 has the key 'training' a second time: leave one out" in done.stdout
