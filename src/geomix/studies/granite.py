@@ -26,7 +26,7 @@ from geomix.speech.audio import read_audio
 from geomix.speech.decoding import write_hypotheses
 from geomix.speech.manifest import Utterance, read_lines, read_manifest
 from geomix.speech.normalisers import normaliser
-from geomix.speech.parallel import Progress
+from geomix.speech.progress import Progress
 from geomix.speech.scoring import read_text, score_texts, write_score
 from geomix.training import devices
 from geomix.training.record import code_version, package_versions

@@ -18,7 +18,8 @@ from geomix.speech.audio import AudioFault, as_pcm16, decode_whole, resampled, s
 from geomix.speech.corpora.faults import Faults
 from geomix.speech.corpora.sources import Source
 from geomix.speech.manifest import SAMPLE_RATE, Recording
-from geomix.speech.parallel import Progress, processors
+from geomix.speech.progress import Progress
+from geomix.speech.threads import processors
 
 _FULL_SCALE = 1 - 2**-15  # the largest positive value of 16 bits
 _SLACK = 0.5  # seconds by which a segment may pass its recording's end, as Kaldi's extract-segments allows
