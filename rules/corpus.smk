@@ -56,6 +56,8 @@ rule prepare_split:
         manifest=MANIFEST,
         sources=f"{SPLIT}/sources.tsv",
         summary=f"{SPLIT}/split.json",
+        # what has to be cut out of longer recordings, converted or written by commands
+        **({"audio": directory(f"{SPLIT}/audio")} if stages.keeps_audio(CORPUS) else {}),
     log:
         f"{LOGS}/prepare/{{split}}-{{key}}.log",
     retries: 0

@@ -13,6 +13,7 @@ if __name__ == "__main__":
             read_text(files.hypotheses),
             {utterance.id: utterance.speaker for utterance in utterances},
             set=snakemake.wildcards.set,
+            **dict(snakemake.params.items()),
             reference_name=files.manifest,
             hypothesis_name=files.hypotheses,
         )

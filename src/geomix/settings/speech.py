@@ -58,7 +58,10 @@ class Corpus(Section):
     )
     audio_root: str | None = key(None, "kaldi: folder from which wav.scp's relative paths start", "prepare")
     allow_pipes: bool = key(
-        False, "kaldi: run the commands of a wav.scp whose lines end in a pipe, in `audio_root`", "prepare", before=False
+        False,
+        "kaldi: run the commands of a wav.scp whose lines end in a pipe, in `audio_root`",
+        "prepare",
+        before=False,
     )
     resample: bool = key(
         False, "bring other sample rates to 16 kHz and several channels to their mean (torchaudio)", "prepare report",

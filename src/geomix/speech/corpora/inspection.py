@@ -115,7 +115,12 @@ def _output_of(recording: Recording, folder: Path) -> str:
     path = folder / "output"
     with open(path, "wb") as out:
         done = subprocess.run(
-            recording.command, shell=True, cwd=recording.path, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE
+            recording.command,
+            shell=True,
+            cwd=recording.path,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.PIPE,
         )
     if done.returncode or not path.stat().st_size:
         said = done.stderr.decode(errors="replace").strip().splitlines()
@@ -164,9 +169,7 @@ def _inspect_file(
             if handling.folder:
                 name = str(handling.folder / f"{recording.id}.flac")
                 soundfile.write(name, integers, SAMPLE_RATE, subtype="PCM_16")
-        found[recording.id] = Audio(
-            name, len(part), samples_hash(part), Level.of(part), source, form, sound.unchecked
-        )
+        found[recording.id] = Audio(name, len(part), samples_hash(part), Level.of(part), source, form, sound.unchecked)
     return found, wrong
 
 
@@ -183,5 +186,6 @@ def _warn(found: dict[str, Audio], faults: Faults) -> None:
             faults.warn("silence", f"{name}: all samples of {i} are 0: look whether it was recorded")
         elif audio.level.clipped > 0.001:
             faults.warn(
-                "clipping", f"{name}: {100 * audio.level.clipped:.1f} % of the samples of {i} are at full scale: record it softer"
+                "clipping",
+                f"{name}: {100 * audio.level.clipped:.1f} % of the samples of {i} are at full scale: record it softer",
             )

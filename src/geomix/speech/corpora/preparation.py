@@ -125,7 +125,10 @@ def examine_split(
     threads: int | None = None,
 ) -> Examined:
     """Read, decode and check one split; what has to be cut or converted is written to `folder`, if there is one."""
-    from geomix.speech.corpora.inspection import Handling, inspect  # decoding needs numpy, what only reads summaries does not
+    from geomix.speech.corpora.inspection import (
+        Handling,
+        inspect,
+    )  # decoding needs numpy, what only reads summaries does not
 
     factors = corpus["speed_factors"] if split == "train" else (1.0,)
     if len(set(factors)) != len(factors) or not factors:
