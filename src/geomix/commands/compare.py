@@ -10,7 +10,8 @@ from geomix.errors import UserError
 from geomix.report.comparisons import compare_systems
 from geomix.report.study import by_speaker
 from geomix.report.text import interval_text
-from geomix.speech.scoring import NORMALISERS, Score, read_reference, read_text, score_texts
+from geomix.speech.normalisers import NORMALISERS
+from geomix.speech.scoring import Score, read_reference, read_text, score_texts
 from geomix.statistics import bootstrap_rate
 
 
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--resamples", type=whole(), default=10_000, metavar="N", help="default: 10,000")
     parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="of the bootstrap; default: 0")
-    parser.add_argument("--normaliser", default="none", choices=sorted(NORMALISERS), help="default: none")
+    parser.add_argument("--normaliser", default="none", choices=NORMALISERS, help="default: none")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the comparison there as well")
 
 

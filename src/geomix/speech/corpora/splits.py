@@ -10,10 +10,10 @@ from types import ModuleType
 from typing import Any
 
 from geomix.errors import UserError
+from geomix.speech import normalisers
 from geomix.speech.corpora.faults import Faults
 from geomix.speech.corpora.sources import Source
 from geomix.speech.manifest import Recording, original_id, unfit_name, unfit_text
-from geomix.speech.normalisers import normaliser
 
 KINDS = ("librispeech", "folder", "kaldi", "manifest", "smoke", "demo")
 
@@ -95,7 +95,7 @@ def read_split(corpus: Mapping[str, Any], split: str, faults: Faults) -> Reading
 def _read_sources(corpus: Mapping[str, Any], names: Iterable[str], faults: Faults) -> Reading:
     """The union of some splits of the corpus."""
     name, reader = corpus["name"], reader_of(corpus)
-    normalise = normaliser(corpus.get("normaliser") or "none")
+    normalise = normalisers.named(corpus.get("normaliser") or "none")
     read = Reading([], {}, [])
     for source in names:
         listings = [Source.of(path) for path in reader.listings(corpus, source) if Path(path).is_file()]
