@@ -3,15 +3,12 @@
 import csv
 import subprocess
 import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
 import soundfile
 import yaml
 
-from geomix.cli import main
-from geomix.speech.corpora.smoke import WORDS, generate
+from geomix.speech.corpora.smoke import generate
 
 CUT = "training: {epochs: 2, max_updates: 8, keep_best: 1}\nstudy: {arms: [attention, grassmann]}\n"
 SENTENCES = ("нет да", "один два три", "четыре пять", "шесть семь восемь", "девять десять", "да нет да")
@@ -35,7 +32,11 @@ def first_try(project, folder, out="mine.yaml") -> list[dict[str, str]]:
     """`geomix init`, the check and the study with few updates; returns the rows of the table."""
     for command in (["init", str(folder), "--out", out], ["check", out]):
         done = subprocess.run(
-            [sys.executable, "-m", "geomix.cli", *command], cwd=project.folder, capture_output=True, text=True, check=False
+            [sys.executable, "-m", "geomix.cli", *command],
+            cwd=project.folder,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
     project.path("cut.yaml").write_text(CUT)

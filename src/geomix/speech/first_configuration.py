@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import unicodedata
 from collections import Counter
@@ -54,7 +53,7 @@ def _model(blocks: int, width: int, ff_dim: int, kernel: int, dropout: float) ->
 
 # from the configurations an4 and demo to the parity recipe's; a CPU stops at the third
 SIZES = (
-    Size(0.5, _model(4, 64, 256, 15, 0.05), 1500, 25.0, 0.003),
+    Size(0.5, _model(4, 64, 256, 15, 0.05), 1000, 25.0, 0.003),
     Size(5.0, _model(6, 96, 384, 15, 0.1), 5000, 50.0, 0.002),
     Size(30.0, _model(8, 144, 576, 15, 0.1), 15000, 100.0, 0.002),
     Size(float("inf"), _model(15, 256, 1024, 31, 0.1), 40000, 480.0, 0.002, accumulation=4),
@@ -232,7 +231,7 @@ def _choose_model(first: First, size: Size, hours: float, machine: Machine) -> N
 def _choose_training(first: First, size: Size, sounds: Sounds) -> None:
     speeds = 1 / 0.9 + 1 + 1 / 1.1
     audio = speeds * sum(sounds.seconds.values())
-    seconds = min(max(audio / 10, 8.0), size.batch)
+    seconds = min(max(audio / 20, 8.0), size.batch)
     each = max(audio / seconds / size.accumulation, 1)
     epochs = round(min(max(size.updates / each, 5), 200))
     updates = epochs * each
@@ -330,9 +329,28 @@ def written(first: First, command: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes text that any YAML reader might take for something else than text in quotes: 009 is a number to some."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    plain = re.fullmatch(r"[A-Za-z/_][\w./ -]*", value)
+    return (
+        yaml.SafeDumper.represent_str(dumper, value)
+        if plain
+        else dumper.represent_scalar("tag:yaml.org,2002:str", value, '"')
+    )
+
+
+_Dumper.add_representer(str, _text)
+
+
 def _inline(value: Any) -> str:
-    """A value on one line: JSON is YAML."""
-    return json.dumps(value, ensure_ascii=False)
+    """A value on one line of YAML."""
+    text = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False
+    )
+    return text.removesuffix("...\n").strip()
 
 
 def save(first: First, out: Path, command: str, base: Mapping[str, Any]) -> None:
