@@ -145,7 +145,7 @@ if LM_GATE:
             f"{LOGS}/language/gate.log",
         retries: 0
         script:
-            "../workflow_scripts/language_gate.py"
+            "../workflow_scripts/parity_gate.py"
 
 
 rule language_report:

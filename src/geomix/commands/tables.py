@@ -12,6 +12,8 @@ from geomix.report import build_report
 from geomix.report.names import is_speech
 from geomix.report.publish import differing, rebuild
 from geomix.report.tables import render_text
+from geomix.studies.comparison import compare_study
+from geomix.studies.speech import SPEECH
 from geomix.training.results import studies_in
 
 
@@ -42,7 +44,8 @@ def run(arguments: argparse.Namespace) -> None:
             raise UserError(f"{folder}: a language study has no partial tables: leave --partial out")
         print(rebuild(folder, out or folder).text)
         return
-    results = build_report(folder, out, partial=arguments.partial)
+    partial = compare_study(SPEECH, folder, partial=True) if arguments.partial else None
+    results = build_report(folder, out, partial=partial)
     out = out or (folder / "partial" if arguments.partial else folder)
     print(render_text(results))
     print(f"\ntables: {out / 'tables.md'}, {out / 'tables.csv'}; figures: {out / 'figures'}")

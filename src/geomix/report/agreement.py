@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from geomix.files import read_object
-from geomix.report.comparisons import compare_systems
 from geomix.report.text import interval_text
+from geomix.speech.comparison import compare_systems
 from geomix.speech.scoring import Score, read_score, read_text
 from geomix.training.results import Study, Trained
 

@@ -6,26 +6,23 @@ import csv
 import io
 import os
 import statistics
-from collections.abc import Mapping, Sequence
-from itertools import combinations
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from geomix.files import read_object, write_json, write_text
+from geomix.errors import UserError
+from geomix.files import read_object, read_objects, write_text
 from geomix.report.figures import COLOURS, NOTHING, STYLE, empty_figure, look_of, plain_ticks, save_figure
 from geomix.report.names import figure_names
-from geomix.report.targets import NO_GATE, named_sources, seeds_named, short_aim
 from geomix.report.text import markdown_table
-from geomix.statistics import range_verdict, t_interval_log_perplexity
+from geomix.statistics import ratio_method
+from geomix.statistics.targets import NO_GATE, named_sources, seeds_named, short_aim
 from geomix.training.record import RunRecord
-from geomix.training.results import Study, Trained
+from geomix.training.results import Study
 
-METHOD = (
-    "difference of mean ln(perplexity) over seeds with its 95 % t-interval, degrees of freedom min(n_a, n_b) - 1 (the "
-    "article's), Welch's beside it; shown as the ratio of perplexities; a tie where the interval of ratios holds 1"
-)
+METHOD = ratio_method("perplexity", "perplexities")
 CSV_COLUMNS = (
     "corpus", "arm", "seeds", "params", "unmatched", "valid", "valid_sd", "valid_token", "test", "test_sd", "test_token",
     "best_epoch", "tokens_per_second", "note",
@@ -59,89 +56,28 @@ def gate_line(study: Study) -> str:
     return f"{parity['sentence']} ({seeds_named(parity['seeds'])}).{named_sources(parity)}"
 
 
-def measure_parity(folder: str | os.PathLike, gate: Mapping[str, Any], corpus: str) -> dict[str, Any]:
-    """The gate's arm against its range of validation perplexity (mean over batches); writes `<folder>/parity.json`.
-
-    The gate is the configuration's: {arm, seeds, low, high, mode, source}; `source` says where the range is published and
-    may be absent or null. A bound that is null is none; without both the outcome is recorded as open and the gate passes.
-    """
-    values = []
-    for seed in gate["seeds"]:
-        trained = Trained(Path(folder) / gate["arm"] / f"seed{seed}", "", gate["arm"], seed)
-        values.append(trained.perplexity["valid"]["batch_mean"])
-    measured, source = statistics.fmean(values), gate.get("source")
-    verdict = range_verdict(measured, gate["low"], gate["high"], arm=gate["arm"], corpus=corpus, source=source)
-    parity = {
-        "arm": gate["arm"],
-        "seeds": gate["seeds"],
-        "measured": measured,
-        "low": gate["low"],
-        "high": gate["high"],
-        "source": source,
-        "passed": verdict.passed,
-        "anchor": gate["arm"] if verdict.passed else None,
-        "mode": gate["mode"],
-        "sentence": verdict.sentence,
-    }
-    write_json(Path(folder) / "parity.json", parity)
-    return parity
-
-
-def compare_arms(study: Study) -> list[dict[str, Any]]:
-    """Every pair of arms on validation and test perplexity, the planned ones first."""
-    arms = study.arms
-    planned = [pair for pair in study.planned if set(pair) <= set(arms)]
-    others = [pair for pair in combinations(arms, 2) if pair not in planned and pair[::-1] not in planned]
-    return [
-        _compare(study, a, b, split, planned=(a, b) in planned)
-        for split in ("valid", "test")
-        for a, b in [*planned, *others]
-    ]
-
-
-def _compare(study: Study, a: str, b: str, split: str, *, planned: bool) -> dict[str, Any]:
-    values_a, values_b = study.perplexities(a, split), study.perplexities(b, split)
-    entry = {
-        "set": split,
-        "a": a,
-        "b": b,
-        "planned": planned,
-        "seeds_a": len(values_a),
-        "seeds_b": len(values_b),
-        "log_difference": float(np.mean(np.log(values_a)) - np.mean(np.log(values_b))),
-        "method": METHOD,
-    }
-    entry["ratio"] = float(np.exp(entry["log_difference"]))
-    if min(len(values_a), len(values_b)) < 2:
-        return {**entry, "verdict": "no interval", "warnings": ["an arm of one seed: not a measured difference"]}
-    t = t_interval_log_perplexity(values_a, values_b)
-    welch = t_interval_log_perplexity(values_a, values_b, welch=True)
-    verdict = "tie" if t.low <= 1 <= t.high else f"{a if t.ratio < 1 else b} better"
-    return {
-        **entry,
-        "low": t.low,
-        "high": t.high,
-        "standard_error": t.log.standard_error,
-        "df": t.log.df,
-        "p": t.log.p,
-        "welch_low": welch.low,
-        "welch_high": welch.high,
-        "welch_df": welch.log.df,
-        "welch_p": welch.log.p,
-        "verdict": verdict,
-        "warnings": [],
-    }
-
-
 def build_report(folder: str | os.PathLike, out: str | os.PathLike | None = None) -> None:
-    """Write comparisons.json, tables.csv, tables.md and figures/ of results/<run>/language into `out`, or into it itself."""
+    """Write tables.csv, tables.md and figures/ of results/<run>/language into `out`, or into it itself."""
     study = Study.read(folder)
     out = study.folder if out is None else Path(out)
-    comparisons = compare_arms(study)
+    comparisons = _comparisons(study)
     figures = draw_figures(study, out / "figures")
-    write_json(out / "comparisons.json", comparisons)
     write_text(out / "tables.csv", _csv(study))
     write_text(out / "tables.md", _markdown(study, comparisons, figures))
+
+
+def _comparisons(study: Study) -> list[dict[str, Any]]:
+    """Those of comparisons.json, refused where they are not of the study's records as they are now."""
+    path, logs = study.folder / "comparisons.json", {}
+    for arm in study.arms:
+        for split in study.sets:
+            logs[arm, split] = np.mean(np.log(study.perplexities(arm, split)))
+    found = read_objects(path, "a", "b", "set", "planned", "log_difference")
+    now = [logs.get((c["a"], c["set"]), np.nan) - logs.get((c["b"], c["set"]), np.nan) for c in found]
+    current = all(abs(value - c["log_difference"]) < 1e-9 for value, c in zip(now, found, strict=True))
+    if not current or len(found) != len(logs) // 2 * (len(logs) // 2 - 1):
+        raise UserError(f"{path}: is not of the records as they are now: run the compare step again")
+    return found
 
 
 def _row(study: Study, arm: str) -> dict[str, Any]:
@@ -210,7 +146,7 @@ def _markdown(study: Study, comparisons: Sequence[dict[str, Any]], figures: Sequ
             ],
         ),
         "## Contrasts",
-        METHOD[0].upper() + METHOD[1:] + ". Contrasts that were not planned are exploratory; "
+        f"{METHOD[0].upper()}{METHOD[1:]}. Contrasts that were not planned are exploratory; "
         "here on the validation text, in comparisons.json on both.",
         _table(
             ["set", "contrast", "ratio", "95 % interval", "Welch", "verdict"],

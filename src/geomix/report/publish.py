@@ -53,7 +53,7 @@ def rebuild(part: Path, out: Path) -> Rebuilt:
     if is_speech(settings):
         return Rebuilt([*PAGES, *figures], render_text(build_report(part, out)))
     build_language_report(part, out)
-    return Rebuilt([*PAGES, "comparisons.json", *figures], (out / "tables.md").read_text(encoding="utf-8"))
+    return Rebuilt([*PAGES, *figures], (out / "tables.md").read_text(encoding="utf-8"))
 
 
 def differing(part: Path) -> tuple[list[str], str]:

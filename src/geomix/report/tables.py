@@ -13,11 +13,11 @@ import numpy as np
 
 from geomix.errors import UserError
 from geomix.report import agreement
-from geomix.report.comparisons import FEW_SPEAKERS
-from geomix.report.targets import gate_line, outcome_mark, spoken
 from geomix.report.text import aligned_table, interval_text, markdown_table
+from geomix.speech.comparison import FEW_SPEAKERS
 from geomix.speech.scoring import Counts, by_speaker, read_score
 from geomix.statistics import Interval, bootstrap_rate
+from geomix.statistics.targets import gate_line, outcome_mark, spoken
 from geomix.training.record import SpeechPart
 from geomix.training.results import Study, Trained
 
