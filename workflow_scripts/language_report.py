@@ -4,7 +4,7 @@ from pathlib import Path
 
 from geomix.errors import exit_with_sentence
 from geomix.files import write_json
-from geomix.report.language import build_report
+from geomix.report import build_report
 from geomix.studies.comparison import compare_study
 from geomix.studies.language import LANGUAGE
 
