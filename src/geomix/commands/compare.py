@@ -7,11 +7,10 @@ from pathlib import Path
 
 from geomix.commands.arguments import add_reference, check_result, whole, write_result
 from geomix.errors import UserError
-from geomix.report.comparisons import compare_systems
-from geomix.report.study import by_speaker
 from geomix.report.text import interval_text
+from geomix.speech.comparison import compare_systems
 from geomix.speech.normalisers import NORMALISERS
-from geomix.speech.scoring import Score, read_reference, read_text, score_texts
+from geomix.speech.scoring import Score, by_speaker, read_reference, read_text, score_texts
 from geomix.statistics import bootstrap_rate
 
 
