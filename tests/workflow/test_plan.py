@@ -46,13 +46,6 @@ def test_a_wrong_configuration_is_refused_by_name(project, old, new, words):
     assert "Traceback" not in done.stdout
 
 
-def test_a_key_that_stands_twice_in_an_overlay_is_refused(project):
-    project.path("twice.yaml").write_text("training: {epochs: 3}\nrun: mine\ntraining: {warmup: 9}\n")
-    done = project.snakemake("--dry-run", "--configfile", "config/smoke.yaml", "twice.yaml", check=False)
-    assert done.returncode != 0 and "Traceback" not in done.stdout
-    assert "twice.yaml: line 3 has the key 'training' a second time: leave one out" in done.stdout
-
-
 FURTHER = """STUDIES = studies_of(config)
 from geomix.settings.instances import LanguageInstance, SpeechInstance
 text = {**STUDIES["smoke/language"].config, "gate": None}
@@ -73,3 +66,10 @@ def test_further_studies_have_all_rules_of_their_kind(project):
     assert {rule: jobs[rule] for rule in once} == dict.fromkeys(once, 1)
     assert jobs["train"] == jobs["average"] == jobs["decode"] == jobs["score"] == 4 + 2
     assert jobs["train_language"] == 4 and "parity_gate_more_text" not in jobs
+
+
+def test_a_key_that_stands_twice_in_an_overlay_is_refused(project):
+    project.path("twice.yaml").write_text("training: {epochs: 3}\nrun: mine\ntraining: {warmup: 9}\n")
+    done = project.snakemake("--dry-run", "--configfile", "config/smoke.yaml", "twice.yaml", check=False)
+    assert done.returncode != 0 and "Traceback" not in done.stdout
+    assert "twice.yaml: line 3 has the key 'training' a second time: leave one out" in done.stdout
