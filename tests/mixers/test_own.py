@@ -15,7 +15,8 @@ from geomix.models.architectures import model_config
 from geomix.models.arms import arm_sizes
 from geomix.models.saved import load_model, save_model
 from geomix.settings import load, resolve, settings_hash, training_settings
-from geomix.speech.study import describe_study
+from geomix.studies.base import describe
+from geomix.studies.speech import SPEECH
 from tests.conftest import ROOT
 
 MIXER = '''
@@ -177,7 +178,7 @@ def test_a_mixer_that_does_not_work_is_refused_when_the_study_is_described(folde
     (folder / "tokens.txt").write_text("a\n" * 20)
     config = resolve(study())
     with pytest.raises(UserError) as error:
-        describe_study(config, folder / "tokens.txt", folder / "study.json")
+        describe(SPEECH, config, {"tokens": folder / "tokens.txt"}, folder / "study.json")
     assert all(word in str(error.value) for word in words), error.value
     assert "\n" not in str(error.value) and not (folder / "study.json").exists()
 
@@ -304,11 +305,13 @@ def test_positions_are_made_for_a_mixer_that_asks(folder):
     outputs(model.build().eval())
 
 
-def test_the_other_studies_say_that_it_is_for_speech(folder):
+def test_both_tracks_train_it(folder):
     config = study()
     config["study"]["tracks"] = ["own", "espnet"]
-    with pytest.raises(UserError, match="track espnet.*'mine.py:Mean'.*track own alone"):
-        check_study(resolve(config))
+    check_study(resolve(config))
+
+
+def test_the_language_study_says_that_it_is_for_speech(folder):
     config = load(base=ROOT / "config.yaml")
     config["language"]["arms"]["mine"] = {"mixer": "mine.py:Mean"}
     with pytest.raises(UserError, match="language.arms.mine: a mixer of your own .* speech study alone"):

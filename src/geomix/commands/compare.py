@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from geomix.commands.arguments import add_reference, whole, write_result
+from geomix.commands.arguments import add_reference, check_result, whole, write_result
 from geomix.errors import UserError
-from geomix.report.comparisons import compare_systems
-from geomix.report.study import by_speaker
 from geomix.report.text import interval_text
+from geomix.speech.comparison import compare_systems
 from geomix.speech.normalisers import NORMALISERS
-from geomix.speech.scoring import Score, read_reference, read_text, score_texts
+from geomix.speech.scoring import Score, by_speaker, read_reference, read_text, score_texts
 from geomix.statistics import bootstrap_rate
 
 
@@ -31,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Score both, compare and print."""
+    check_result(arguments.json, arguments.reference, arguments.a, arguments.b, arguments.utt2spk)
     reference, speakers = read_reference(arguments.reference, arguments.utt2spk)
     if speakers is None:
         raise UserError(

@@ -18,7 +18,7 @@ from geomix.training.store import Stored, finished_with, stored
 
 A100_FLOPS = 312e12  # dense bf16, NVIDIA's data sheet
 
-# Panayotov et al. 2015 (https://www.openslr.org/12), Table 1: hours of each subset
+# [Panayotov2015], Table 1: hours of each subset
 _LIBRISPEECH_HOURS = {
     "train-clean-100": 100.6,
     "dev-clean": 5.4,
@@ -278,7 +278,7 @@ def _jobs(config: Mapping[str, Any], trainings: list[Training], anchors: list[Tr
         "features": len(corpus["speed_factors"]) + len(splits) - 1,
         "normalisation": 1,
         "tokenizer": 1,
-        "describe_study": 1,
+        "describe": 1,
         "train": len(everything) - espnet,
         "average": len(everything) - espnet - own_mixers,
         "average_own_mixer": own_mixers,
