@@ -14,6 +14,7 @@ SMOKE = ROOT / "config/smoke.yaml"
 DECLARED = {
     "Specify a conda environment or container for each rule.": "the environment is pip's, pinned in requirements.txt",
     "Mixed rules and functions in same snakefile.": "a function of one stage stands beside its rules",
+    "No log directive defined": "a target that only says what its configuration lacks",
     "is a prefix of input or output file but hardcoded": "a run's name is part of its paths",
 }
 
