@@ -122,6 +122,7 @@ def make_mixer(
         if name not in known or name in given:
             own = [n for n in known if n not in given]
             raise UserError(f"argument {name!r} of mixer {mixer!r} is not known: it takes {', '.join(own) or 'none'}")
+    arguments_of({"mixer": mixer, **arguments})  # their types
     if factory is None:
         return None
     return factory(width, **{n: v for n, v in given.items() if n in known}, **arguments)
