@@ -31,7 +31,7 @@ _PAIR: dict[str, dict[str, Any]] = {
     "pair, wedge, causal, paper form": {"form": "paper", "two_sided": False},
     "pair, wedge, bias where empty": {"empty": "bias"},
     # as the language model's blocks of norm: post have it
-    "pair, wedge, causal, blend": {"two_sided": False, "gate": "blend"},
+    "pair, wedge, causal, blend": {"two_sided": False, "blend": True},
 }
 _MULTIVECTOR: dict[str, dict[str, Any]] = {
     "multivector_attention": {"heads": 2, "signature": [2, 0, 0]},

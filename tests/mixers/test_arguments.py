@@ -20,7 +20,7 @@ from tests.golden.mixers import INSTANCES
 
 # the instances of the golden outputs, at other sizes, and what they leave out
 FORMS = {
-    **{name: {k: v for k, v in values.items() if k not in ("heads", "gate")} for name, values in INSTANCES.items()},
+    **{name: {k: v for k, v in values.items() if k not in ("heads", "blend")} for name, values in INSTANCES.items()},
     "blocks longer than the sequence": {"mixer": "blocked_attention", "context": 100},
     "geometric rank 7": {"mixer": "pair", "kind": "geometric", "rank": 7, "form": "paper"},
     "one offset, paper": {"mixer": "pair", "one_offset_per_block": True, "form": "paper"},

@@ -169,7 +169,7 @@ def test_gate_forms():
     """Branch: (1 - alpha)(g - u), to be added to u; blend: alpha u + (1 - alpha) g, the paper's."""
     torch.manual_seed(0)
     branch = PairMixer(16, rank=8)
-    blend = PairMixer(16, rank=8, gate="blend")
+    blend = PairMixer(16, rank=8, blend=True)
     blend.load_state_dict(branch.state_dict())
     x, frames = torch.randn(2, 20, 16), frames_of(20, 13, width=16)
     g = branch.mixed(x, frames)

@@ -98,6 +98,10 @@ def model_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
             raise UserError(
                 f"mixer {mixer['mixer']!r} is a file of your own, which the track own alone trains: study: {{tracks: [own]}}"
             )
+        if mixer.get("signs", "fixed") != "fixed":
+            raise UserError(
+                "mixer pair with learned signs: ESPnet's optimiser would decay them: run the arm on the track own alone"
+            )
         encoder = ENCODER
         conf = {
             "output_size": model["width"],
