@@ -97,7 +97,7 @@ def interpreted():
 
 def test_fused_value_and_all_gradients_equal_the_definition(interpreted):
     """Triton interpreter, fp32, against the paper's form in fp64; thin pairs make z's gradient the least accurate."""
-    assert len(interpreted["rows"]) >= 8
+    assert len(interpreted["rows"]) >= 12
     for row in interpreted["rows"]:
         assert row["errors"]["y"] < 2e-5, row
         assert max(row["errors"].values()) < 5e-4, row

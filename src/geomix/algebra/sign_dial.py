@@ -15,25 +15,36 @@ from torch import Tensor
 
 from geomix.algebra.constants import constant
 from geomix.algebra.operations import at_least_fp32, safe_sqrt
-from geomix.algebra.pair_product import SMALL, PairProduct, floored_norm
+from geomix.algebra.pair_product import SMALL, PairProduct, floored_norm, product_of_kind
 
 
 @dataclass(frozen=True, eq=False)
 class SignDial:
-    """a_i b_j + s_ij a_j b_i, i < j in lexicographic order, of vectors of `in_dim` numbers.
+    """a_i b_j + s_ij a_j b_i, i < j in lexicographic order, of vectors of r numbers.
 
     Attributes:
-        in_dim: length r of both arguments.
         signs: (r (r - 1) / 2,) the s_ij, any real numbers; gradients flow into them through the product and through its norm.
+        wedge, symmetric: the two products between which the signs turn, of the same r.
     """
 
-    in_dim: int
     signs: Tensor
+    wedge: PairProduct
+    symmetric: PairProduct
+
+    @classmethod
+    def of(cls, signs: Tensor, r: int) -> SignDial:
+        """The product of vectors of r numbers."""
+        return cls(signs, product_of_kind("wedge", r), product_of_kind("symmetric", r))
+
+    @property
+    def in_dim(self) -> int:
+        """Length r of both arguments."""
+        return self.wedge.in_dim
 
     @property
     def out_dim(self) -> int:
         """Number of coordinates."""
-        return self.in_dim * (self.in_dim - 1) // 2
+        return self.wedge.out_dim
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(..., r) and (..., r), which broadcast, to (..., r (r - 1) / 2)."""
@@ -54,8 +65,7 @@ class SignDial:
         weight : (D, r (r - 1) / 2) projection W.
         """
         signs = self.signs.to(weight.dtype)
-        wedge, symmetric = _ends(self.in_dim)
-        return (wedge, weight * ((1 - signs) / 2)), (symmetric, weight * ((1 + signs) / 2))
+        return (self.wedge, weight * ((1 - signs) / 2)), (self.symmetric, weight * ((1 + signs) / 2))
 
     def sq_norm(self, a: Tensor, b: Tensor) -> Tensor:
         """|c|^2 over the last axis for any real signs, with A = a.a and u = a * b (elementwise):
@@ -96,11 +106,6 @@ class SignDial:
         """max(|c|, min_sine |a| |b|, eps), as `PairProduct.normaliser`."""
         self.check(a, b)
         return floored_norm(self._sq_norm, a, b, min_sine, eps)
-
-
-@constant
-def _ends(r: int) -> tuple[PairProduct, PairProduct]:
-    return PairProduct.wedge(r), PairProduct.symmetric(r)
 
 
 @constant

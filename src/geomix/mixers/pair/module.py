@@ -88,7 +88,7 @@ class PairMixer(nn.Module):
         if not isinstance(eps, int | float) or not 0 < eps < math.inf:
             raise UserError(f"eps {eps!r} of a pair mixer: give a positive number")
         arguments_of({"mixer": "pair", **given}).check(width)
-        self._product = product_of_kind(kind, rank, seed)
+        self._product, self._control = product_of_kind(kind, rank, seed), product_of_kind("symmetric", rank)
         self.offsets = (offsets[block % len(offsets)],) if one_offset_per_block else tuple(offsets)
         self.two_sided, self.blend, self.empty = two_sided, blend and gate == "article", empty
         self.pool, self.normalise, self.weights = pool, normalise, weights
@@ -106,7 +106,7 @@ class PairMixer(nn.Module):
     @property
     def product(self) -> PairProduct | SignDial:
         """The product of a pair."""
-        return self._product if self.signs is None else SignDial(self._product.in_dim, self.signs)
+        return self._product if self.signs is None else SignDial(self.signs, self._product, self._control)
 
     @property
     def pairing(self) -> Pairing:
