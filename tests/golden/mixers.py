@@ -36,6 +36,7 @@ _PAIR: dict[str, dict[str, Any]] = {
     "pair, gate add, length kept": {"gate": "add", "normalise": False},
     "pair, no gate": {"gate": "none"},
     "pair, a map for each side": {"weights": "side"},
+    "pair, a map for each offset": {"weights": "offset"},
     "pair, a map for each offset, causal": {"weights": "offset", "two_sided": False},
     "pair, learned signs": {"signs": "learned", "signs_start": 0.0},
     "pair, learned signs, paper form": {"signs": "learned", "signs_start": 1.0, "form": "paper"},
