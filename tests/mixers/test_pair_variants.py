@@ -8,11 +8,14 @@ import torch
 from geomix.algebra.pair_product import PairProduct
 from geomix.algebra.sign_dial import SignDial
 from geomix.errors import UserError
+from geomix.espnet_track.settings import check_study
 from geomix.kernels.pair_mixer import pair_mixer, unfused
 from geomix.mixers import Frames, PairMixer, make_mixer
 from geomix.mixers.registry import arguments_of
 from geomix.models.transformer_lm import Block, LanguageModelConfig
+from geomix.settings import load, resolve
 from geomix.training import step
+from tests.conftest import ROOT
 from tests.golden.mixers import exact, gradients, unsettled
 
 WIDTH, LENGTHS, OFFSETS = 6, (11, 4, 1), (1, 2, 5)
@@ -241,3 +244,11 @@ def test_a_side_left_out_or_flipped_is_the_same_in_both_forms(sides, read, maps)
         past = mixer(x, frames)[0, 5]  # of 3 pairs, where the whole has 6
         bias = mixer.project.bias
         torch.testing.assert_close(found["paper"][0, 5] + whole[0, 5] - 2 * bias, past - bias)
+
+
+def test_learned_signs_are_for_the_track_own():
+    config = load(ROOT / "config" / "demo.yaml", ROOT / "config" / "anatomy.yaml", base=ROOT / "config.yaml")
+    check_study(config)
+    config["study"]["tracks"] = ["own", "espnet"]
+    with pytest.raises(UserError, match="learned signs.*track own alone"):
+        check_study(resolve(config))

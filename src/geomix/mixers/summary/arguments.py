@@ -14,7 +14,7 @@ class CausalSummary(Arguments):
     hidden: Count | None = argument(None, "width of the local map and of the summary; null: the model's width")
 
     def parameters(self, width: int) -> int:
-        """Two maps and their norms, and the one that joins them: 264,448 at width 256."""
+        """Two maps and their norms, and the one that joins them: 263,936 at width 256."""
         hidden = self.hidden or width
         return 2 * (width * hidden + hidden) + 4 * hidden + (2 * hidden * width + width)
 

@@ -17,7 +17,7 @@ class SummaryMixing(nn.Module):
 
     Args:
         width: model width D.
-        hidden: width H of f and s; D by default. Parameters: 2 (D H + H) + 4 H + 2 H D + D, at D = H = 256 264,448.
+        hidden: width H of f and s; D by default. Parameters: 2 (D H + H) + 4 H + 2 H D + D, at D = H = 256 263,936.
         causal: a frame reads no later one.
     """
 
