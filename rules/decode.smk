@@ -7,13 +7,14 @@ rule decode:
         config=f"{ARM}/model.yaml",
         source=lambda wildcards: f"{ARM}/mixer_source.py" if wildcards.arm in OWN_MIXERS else [],
         tokenizer=f"{ARM}/tokenizer.model",
+        tokens=f"{ARM}/tokens.txt",
         manifest=lambda wildcards: MANIFESTS[wildcards.set],
         features=lambda wildcards: features_of(wildcards.set),
     output:
         f"{ARM}/hyp/{{set}}/text",
     log:
-        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/decode-{{set}}.log",
+        f"{ARM_LOGS}/decode-{{set}}.log",
     priority: first_seed_first
-    threads: TRAINING["threads"]
+    threads: training_threads
     script:
         "../workflow_scripts/decode.py"

@@ -103,7 +103,7 @@ def test_mixers(tmp_path):
     found = rows(tmp_path / "mixer.csv")
     assert {(row["form"], row["length"], row["direction"]) for row in found} == {
         (form, length, way)
-        for form in ("paper", "anchored")
+        for form in ("paper", "averaged", "anchored")
         for length in ("16", "32")
         for way in ("forward", "forward+backward")
     }
@@ -118,7 +118,7 @@ def test_the_columns_are_those_of_the_published_tables():
     for name, columns in (
         ("bench/product", product.COLUMNS),
         ("bench/mixer", mixer.COLUMNS),
-        ("speed/e00", page.COLUMNS),
+        ("speed/speed", page.COLUMNS),
     ):
         head = (ROOT / f"results/published/{name}.csv").read_text(encoding="utf-8").splitlines()[0]
         assert head == ",".join(columns)

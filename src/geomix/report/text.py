@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from geomix.statistics.verdicts import named
+
 
 def markdown_table(header: list[str], lines: list[list[str]]) -> list[str]:
     """Lines of a Markdown table; columns of numbers are aligned right."""
@@ -35,3 +37,8 @@ def interval_text(low: float | None, high: float | None, sign: str = "+") -> str
     if low is None or high is None or not math.isfinite(low + high):
         return "[no interval]"
     return f"[{low:{sign}.2f}, {high:{sign}.2f}]"
+
+
+def named_verdict(verdict: str, a: str, b: str) -> str:
+    """The verdict of a comparison with the systems by name: `grassmann better` for `a better`; any other as it is."""
+    return named(verdict, a, b)

@@ -4,7 +4,7 @@
 configuration or raise the same sentence.
 """
 
-from geomix.settings.config import Config, load, merge, resolve
+from geomix.settings.config import Config, load, merge, read_layer, resolve
 from geomix.settings.stages import corpus_at
 from geomix.settings.trainings import (
     BASELINE,
@@ -13,6 +13,7 @@ from geomix.settings.trainings import (
     about_training,
     evaluation_sets,
     granite_rows,
+    is_speech,
     language_training_settings,
     language_trainings_of,
     seeds_of,
@@ -34,7 +35,9 @@ __all__ = [
     "language_trainings_of",
     "load",
     "merge",
+    "read_layer",
     "resolve",
+    "is_speech",
     "seeds_of",
     "settings_hash",
     "training_settings",

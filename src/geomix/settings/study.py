@@ -6,7 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from geomix.settings.base import Count, Name, Names, NotNegative, Positive, Section, Seeds, Unique, key, override
+from geomix.settings.base import (
+    Count,
+    Name,
+    Names,
+    Normaliser,
+    NotNegative,
+    Positive,
+    Section,
+    Seed,
+    Seeds,
+    Unique,
+    key,
+    override,
+)
 
 Track = Literal["own", "espnet"]
 
@@ -40,7 +53,7 @@ class Comparison(Section):
         [], "contrasts [a, b] under Holm's correction; every other pair is marked exploratory", "compare report"
     )
     resamples: Annotated[int, Field(ge=100)] = key(10000, "resamples of the paired bootstrap", "compare report")
-    seed: int = key(0, "of the bootstrap", "compare report")
+    seed: Seed = key(0, "of the bootstrap", "compare report")
     margin: Positive | None = key(
         None, "difference in points of WER below which arms count as equal, stated before the run; null: none",
         "compare report",
@@ -121,8 +134,6 @@ class Granite(Section):
     )
     decode: GraniteOptions = key({}, "options of the whole model", "decode")
     ctc: GraniteOptions = key({}, "options of the CTC head", "decode")
-    normaliser: Literal["none", "letters", "whisper-english"] = key(
-        "whisper-english", "text normaliser of hypotheses and references", "score"
-    )
+    normaliser: Normaliser = key("whisper-english", "text normaliser of hypotheses and references", "score")
     device: Literal["auto", "cuda", "mps", "cpu"] = key("auto", "where to compute")
     threads: Count = key(8, "CPU threads")

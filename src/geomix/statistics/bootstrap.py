@@ -34,10 +34,12 @@ class Difference(Interval):
 def check_counts(words: np.ndarray, *errors: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return `words` (speakers,) and each errors array as (seeds, speakers) floats, or raise a `ValueError`."""
     words = np.asarray(words, dtype=float)
-    if words.ndim != 1 or not words.sum() > 0 or (words < 0).any():
+    if words.ndim != 1 or not np.isfinite(words).all() or not words.sum() > 0 or (words < 0).any():
         raise ValueError("words is not a list of reference word counts, one a speaker, with a positive sum")
     arrays = [np.atleast_2d(np.asarray(e, dtype=float)) for e in errors]
     for e in arrays:
+        if not (np.isfinite(e) & (e >= 0)).all():
+            raise ValueError("errors holds a number that is no count: give finite numbers, none below 0")
         if e.ndim != 2 or e.shape[1] != len(words) or not len(e):
             raise ValueError(f"errors has the shape {e.shape}: give (seeds, {len(words)} speakers)")
     return (words, *arrays)

@@ -74,7 +74,7 @@ def mapsswe(alignments_a: Sequence[str], alignments_b: Sequence[str]) -> Mapsswe
     """Test two systems from their alignments, one a utterance in the same order (see `error_segments`).
 
     z = mean / (std / sqrt(segments)) of the difference in errors, against a standard normal. Without a segment p is 1;
-    a single segment has no standard deviation and gives NaN.
+    a single segment, and differences that do not vary, have no standard deviation to judge by and give NaN.
     """
     pairs = zip(alignments_a, alignments_b, strict=True)
     differences = np.array([a - b for pair in pairs for a, b in error_segments(*pair)], dtype=float)
@@ -82,5 +82,5 @@ def mapsswe(alignments_a: Sequence[str], alignments_b: Sequence[str]) -> Mapsswe
     if not differences.any():
         return Mapsswe(n, 0.0, 0.0, 0.0, 1.0)
     mean, std = float(differences.mean()), float(differences.std(ddof=1)) if n > 1 else np.nan
-    z = mean / (std / np.sqrt(n)) if std != 0 else np.copysign(np.inf, mean)
+    z = mean / (std / np.sqrt(n)) if std > 0 else np.nan
     return Mapsswe(n, mean, std, float(z), float(2 * stats.norm.sf(abs(z))))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from geomix.settings.predicates import parse
-from geomix.statistics import TInterval, holm, t_interval, t_interval_log_perplexity
+from geomix.statistics import TInterval, holm, ratio_method, t_interval, t_interval_log_perplexity
 from geomix.statistics.verdicts import TWO_MODELS, judge, named, smallest_difference, smallest_margin, verdict_of
-from geomix.studies.base import Kind, Metric
+from geomix.studies.base import Judged, Kind, Metric
 from geomix.training.results import Study, Trained
 
 
@@ -110,6 +110,31 @@ def mean_form(
 def log_difference(a: Mapping[int, float], b: Mapping[int, float]) -> TInterval | None:
     """95 % t-interval of the difference of mean logarithms over seeds."""
     return t_interval_log_perplexity(list(a.values()), list(b.values())).log if min(len(a), len(b)) > 1 else None
+
+
+def number_a_seed(
+    *,
+    name: str,
+    plural: str,
+    file: str,
+    read: Callable[[Trained, str], float],
+    judged_sets: Callable[[Mapping[str, Any]], Sequence[str]],
+    judge: Callable[[Mapping[str, Any], Mapping[str, float], str], Judged],
+) -> Metric:
+    """A metric of which each training has one positive number a set, less being better: arms are compared by their ratio."""
+    method = ratio_method(name, plural)
+    return Metric(
+        name=name,
+        file=file,
+        read=read,
+        value=read,
+        judged_sets=judged_sets,
+        judge=judge,
+        compare=lambda a, b, names, study: compare_ratios(a, b, names, method, study.margin),
+        form=mean_form,
+        difference=log_difference,
+        margin=lambda study: study.margin and math.log(study.margin),
+    )
 
 
 def compare_ratios(

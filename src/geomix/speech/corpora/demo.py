@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from geomix.errors import UserError
+from geomix.speech.corpora.demo_grammar import sentence
 from geomix.speech.corpora.folder import listings, read_split
 from geomix.speech.corpora.generated import generated, write_recording
-from geomix.speech.corpora.harbour import sentence
 from geomix.speech.manifest import SAMPLE_RATE
-from geomix.speech.parallel import processors
+from geomix.speech.threads import processors
 
 __all__ = ["VOICES", "generate", "listings", "read_split", "speak_shard", "speakers"]
 
@@ -92,7 +92,7 @@ def _write_corpus(folder: Path, settings: dict) -> None:
 
 def speak_shard(settings: dict, folder: Path, shard: int) -> None:
     """Speak every speaker of one shard; to be called once in the life of a process (see the module's text)."""
-    synthesiser = _Synthesiser()
+    synthesiser = Synthesiser()
     for index, (speaker, split, voice) in list(enumerate(speakers()))[shard::_SHARDS]:
         random = np.random.default_rng([settings["seed"], index])
         synthesiser.choose(f"{ACCENT}+{voice}")
@@ -128,7 +128,7 @@ def _outdoors(speech: np.ndarray, snr_db: float, random: np.random.Generator) ->
     return mixture / np.abs(mixture).max() * 10 ** (random.uniform(-9, -1) / 20)
 
 
-class _Synthesiser:
+class Synthesiser:
     """espeak-ng through ctypes (speak_lib.h of espeak-ng 1.52)."""
 
     _SYNCHRONOUS = 2  # AUDIO_OUTPUT_SYNCHRONOUS: espeak_Synth returns when all was said
