@@ -47,14 +47,14 @@ def gate_line(gate: Mapping[str, Any] | None, parity: Mapping[str, Any] | None) 
 
 
 def named_sources(parity: Mapping[str, Any]) -> str:
-    """` Targets: test-clean, SOURCE; ...` of a parity.json and of its fallback; empty where none names a source."""
+    """` Targets: test-clean, SOURCE; ...` of a parity.json and of its fallback; empty where none names a source, or has no number."""
     named: dict[str, list[str]] = {}
     for anchor in (parity, parity.get("fallback") or {}):
         for name, source in anchor.get("sources", {}).items():
             if source:
                 label = name if anchor is parity else f"{name} ({anchor['arm']})"
                 named.setdefault(source, []).append(label)
-    if parity.get("source"):
+    if parity.get("source") and (parity["low"], parity["high"]) != (None, None):
         named[parity["source"]] = ["valid"]
     parts = [f"{' and '.join(names)}, {source}" for source, names in named.items()]
     return f" Target{'s' if len(parts) > 1 else ''} from: {'; '.join(parts)}." if parts else ""
