@@ -83,8 +83,8 @@ CSV = tuple(column.name for column in COLUMNS[:-1])
 PAGE = ("name", "params", "seeds", "valid", "test", "valid_token", "test_token", "best_epoch")
 
 
-def _ends(low: str, high: str) -> Any:
-    return lambda c: f"{c[low]:.3f} to {c[high]:.3f}" if low in c else ""
+def _ends(low: str, high: str, between: str = " to ") -> Any:
+    return lambda c: f"{c[low]:.3f}{between}{c[high]:.3f}" if low in c else ""
 
 
 CONTRASTS = (
