@@ -8,9 +8,10 @@ import numpy as np
 
 from geomix.files import read_json, write_json, write_text
 from geomix.speech.scoring import score_texts, write_score
-from geomix.studies.comparison import compare_study
+from geomix.studies.comparison import compare_study, judge_hypothesis
 from geomix.studies.gate import measure_parity
 from geomix.studies.speech import SPEECH
+from geomix.training.results import JUDGED, Study
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results/published"
 RECORD = PUBLISHED / "an4/own/attention/seed0/record.json"  # what a made-up record has besides
@@ -30,7 +31,7 @@ def make_study(
         "corpus": {"name": "words", "kind": "folder", "train": ["train"], "dev": ["dev"], "test": ["dev", "test"]},
         "arms": {arm: {"mixer": "pair" if arm in PAIRS else arm} for arm in arms},
         "study": {"arms": list(arms), "tracks": list(tracks), "seeds": list(seeds)},
-        "hypothesis": "Grassmann ties symmetric.",
+        "hypothesis": [{"text": "Grassmann ties symmetric.", "holds": "equal(grassmann, symmetric)"}],
         "comparison": {
             "planned": [["grassmann", other] for other in ("attention", "symmetric", "no_mixer") if other in arms],
             "resamples": 1000,
@@ -119,6 +120,7 @@ def make_training(folder, track, arm, seed, *, rate, speakers=24, utterances=6, 
 def write_comparisons(folder):
     """What the rule compare does."""
     write_json(folder / "comparisons.json", compare_study(SPEECH, folder))
+    write_json(folder / JUDGED, judge_hypothesis(SPEECH, Study.read(folder)))
 
 
 def make_run(folder, **options):

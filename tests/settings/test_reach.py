@@ -13,6 +13,9 @@ from geomix.settings.stages import GENERATED, stage_settings
 from tests.conftest import ROOT
 
 KEYS = list(keys())
+RIVALS = ["summary", "convolution", "fourier"]
+# keys that only one of the arms may have: learned signs start where signs_start says, whatever the kind
+ARM = {"arms.NAME.signs": "grassmann", "language.arms.NAME.signs": "grassmann"}
 
 # values that a key cannot just be moved to, beside what else must be there
 SPECIAL = {
@@ -45,6 +48,8 @@ SPECIAL = {
     "gate": None,
     "language.gate": None,
     "gate.arm": "free",
+    "arms.NAME.kernel": 5,
+    "language.arms.NAME.kernel": 5,
     "arms.NAME.kind": "geometric",
     "language.arms.NAME.kind": "geometric",
     "language.arms.NAME.norm": "pre",
@@ -88,15 +93,27 @@ def full(tmp_path_factory):
     (own := tmp_path_factory.mktemp("own") / "mine.py").write_text("class Mine:\n    pass\n")
     config["arms"]["own"] = {"mixer": f"{own}:Mine"}
     config["arms"]["multivectors"] = {"mixer": "multivector_attention"}
+    config["arms"] |= {name: {"mixer": name} for name in RIVALS}
     config["arms"]["free"] = {"mixer": "pair", "rank": 8}
     config["arms"]["granite"] = {"architecture": "granite_encoder", "unmatched": True}
     config["study"] |= {
-        "arms": ["attention", "grassmann", "symmetric", "no_mixer", "blocked", "multivectors", "own", "granite"],
+        "arms": [
+            "attention",
+            "grassmann",
+            "symmetric",
+            "no_mixer",
+            "blocked",
+            "multivectors",
+            "own",
+            "granite",
+            *RIVALS,
+        ],
         "track_seeds": {"espnet": [0]},
     }
     config["model"]["intermediate_ctc"] = {"blocks": [8], "weight": 0.3, "self_conditioning": False}
     config["language"]["arms"]["multivectors"] = {"mixer": "multivector_attention"}
-    config["language"]["study"]["arms"] = [*config["language"]["study"]["arms"], "multivectors"]
+    config["language"]["arms"] |= {name: {"mixer": name} for name in RIVALS[:2]}
+    config["language"]["study"]["arms"] = [*config["language"]["study"]["arms"], "multivectors", *RIVALS[:2]]
     config["language"]["arms"]["grassmann_free"] = {"mixer": "pair", "rank": 16}
     config["algebra"]["speech"] = {"arms": ["wide_scalar", "clifford"], "seeds": [0], "epochs": 2}
     return resolve(config)
@@ -110,7 +127,9 @@ def place_of(config, key):
             trained = [arm for arm in before["study"]["arms"] if of_kind(place[arm], key.kind)]
             others = [arm for arm in place if of_kind(place[arm], key.kind)]
             # the second of them has no twin that the change could make it equal to
-            place = place[trained[1] if len(trained) > 1 else (trained + others)[0]]
+            place = place[
+                ARM[key.path] if key.path in ARM else trained[1] if len(trained) > 1 else (trained + others)[0]
+            ]
         elif part == "*":
             place = next(iter(place.values())) if isinstance(place, dict) else place[0]
         else:

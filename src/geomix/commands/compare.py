@@ -12,6 +12,7 @@ from geomix.speech.comparison import compare_systems
 from geomix.speech.normalisers import NORMALISERS
 from geomix.speech.scoring import Score, by_speaker, read_reference, read_text, score_texts
 from geomix.statistics import bootstrap_rate
+from geomix.statistics.verdicts import CANNOT_TELL, TWO_MODELS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +66,11 @@ def describe(a: Score, b: Score, entry: dict, *, names: tuple[str, str], resampl
         lines.append(
             f"{letter}  {name:<{width}}  WER {interval.estimate:6.2f} %  {interval_text(interval.low, interval.high, '')}"
         )
-    verdict = {"a better": "A is better", "b better": "B is better", "tie": "a tie"}[entry["verdict"]]
+    # two files are two models, whatever their training: what is said holds for them alone
+    verdict = entry["verdict"]
+    if verdict == TWO_MODELS and None not in (entry["t_low"], entry["t_high"]):
+        side = "A is better" if entry["t_high"] < 0 else "B is better" if entry["t_low"] > 0 else CANNOT_TELL
+        verdict = f"{side} ({TWO_MODELS})"
     test = entry["mapsswe"][0]
     p = "-" if test["p"] is None else f"{test['p']:.4g}"
     improvement = "-" if entry["p_improvement"] is None else f"{entry['p_improvement']:.3f}"

@@ -23,6 +23,7 @@ TWO_MODELS, NO_VERDICT = "these two models only", "no verdict"
 WITHIN = " (within the margin)"
 HOLDS, CONTRADICTED, OPEN = "holds", "contradicted", "open"
 POWER = 0.8
+_GRID = 4000
 LEAST_SPEAKERS = 3
 """With fewer, a spread over speakers cannot be estimated well enough for any verdict."""
 
@@ -69,9 +70,13 @@ def smallest_difference(standard_error: float, df: float, *, power: float = POWE
     if not (standard_error > 0 and df > 0):
         return float("nan")
     critical = stats.t.ppf(0.975, df)
+    # scipy's noncentral t gives NaN for few degrees of freedom: the mean over the estimated spread instead, on a grid of it
+    spread = np.sqrt(stats.chi2.ppf((np.arange(_GRID) + 0.5) / _GRID, df) / df)
 
     def lack(shift: float) -> float:
-        return stats.nct.sf(critical, df, shift) + stats.nct.cdf(-critical, df, shift) - power
+        return float(
+            np.mean(stats.norm.sf(critical * spread - shift) + stats.norm.cdf(-critical * spread - shift)) - power
+        )
 
     high = critical + stats.t.ppf(power, df) + 1
     while lack(high) < 0:  # few degrees of freedom: the noncentral t is skewed
