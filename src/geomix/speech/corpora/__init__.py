@@ -13,10 +13,14 @@ A corpus is the configuration's section:
     min_seconds: 0.1                   # utterances of train and dev outside these bounds are dropped
     max_seconds: 30.0
 
+    resample: false                    # other rates and channels are brought to 16 kHz and one channel
+    allow_pipes: false                 # commands of a Kaldi wav.scp run
+    normaliser: none                   # of `speech.normalisers`, applied to every transcript
+
 `prepare_split` prepares one split and reads only what that split needs; `check_corpus` compares the prepared splits and
 writes the corpus's summary; `stale_sources` says which files of a prepared split have changed since.
 
-A kind is a module with `read_split(corpus, split) -> list[Recording]`, `listings(corpus, split) -> list[Path]` (the
+A kind is a module with `read_split(corpus, split, faults) -> list[Recording]`, which tells `faults` what is wrong, `listings(corpus, split) -> list[Path]` (the
 files that `read_split` reads transcripts and tables from) and, where counts are published, `published(name) -> {split:
 {utterances:, speakers:, words:, characters:}}`.
 """
