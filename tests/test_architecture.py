@@ -24,7 +24,7 @@ ALLOWED = {
     "speech": {"mixers", "models", "settings", "training"},
     "language": {"kernels", "mixers", "models", "settings", "training", "statistics"},
 }
-BASE = {"errors", "files", "tensors"}
+BASE = {"errors", "files", "seeds", "tensors"}
 LIGHT = {"arguments", "base", "registry", "source"}  # what of the mixers imports no torch
 
 

@@ -48,14 +48,14 @@ SPECIAL = {
     "gate.fallback": None,
     "gate.targets.*.set": "dev-clean",
     "gate.fallback.targets.*.set": "dev-clean",
-    "algebra.language.heads": 1,
     "algebra.language.model.width": 128,
+    "algebra.language.corpus.vocabulary": 900,
     "algebra.representation.tasks": ["rotors_spin3", "analogy"],
     "algebra.representation.arms": ["clifford", "shuffled", "gauge", "all_plus", "dense"],
-    "algebra.components.arms": ["scalar", "rope"],
-    "algebra.architectures.arms": ["wide_scalar", "clifford"],
-    "algebra.speech": None,
-    "algebra.speech.arms": ["wide_scalar"],
+    "algebra.components.study.arms": ["scalar", "rope"],
+    "algebra.architectures.study.arms": ["wide_scalar", "clifford"],
+    "algebra.speech.study": None,
+    "algebra.speech.study.arms": ["wide_scalar"],
     "granite": None,
     "granite.checkpoints.*.heads": ["decode"],
     "references.*.wer": {"test-clean": 1.0},
@@ -95,7 +95,7 @@ def full(tmp_path_factory):
     config["language"]["arms"]["multivectors"] = {"mixer": "multivector_attention"}
     config["language"]["study"]["arms"] = [*config["language"]["study"]["arms"], "multivectors"]
     config["language"]["arms"]["grassmann_free"] = {"mixer": "pair", "rank": 16}
-    config["algebra"]["speech"] = {"arms": ["wide_scalar", "clifford"], "seeds": [0], "epochs": 2}
+    config["algebra"]["speech"]["study"] = {"arms": ["wide_scalar", "clifford"], "seeds": [0]}
     return resolve(config)
 
 

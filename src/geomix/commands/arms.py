@@ -7,6 +7,7 @@ from pathlib import Path
 
 from geomix.mixers.own.source import HASH
 from geomix.settings import load
+from geomix.settings.replacements import in_words
 from geomix.studies.plan import output_units
 
 
@@ -37,6 +38,7 @@ def run(arguments: argparse.Namespace) -> None:
     print(f"{'arm':{width}}  {'parameters':>11}  {'deviation':>9}  {'GFLOP/audio-s':>13}  mixer")
     for size in sizes:
         mixer = " ".join(str(v) if k == "mixer" else f"{k}={v}" for k, v in size.mixer.items() if k != HASH)
+        mixer += "".join(f", {what}" for what in in_words(size.replaced))
         notes = "  (unmatched)" if size.unmatched or abs(size.deviation) > TOLERANCE else ""
         notes += "  (counted from its linear maps)" if size.from_linear_maps else ""
         print(

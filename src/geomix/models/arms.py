@@ -13,6 +13,7 @@ from geomix.models.architectures import model_config
 from geomix.models.config.conformer import ConformerConfig
 from geomix.models.flops import parameter_count, train_flops_per_audio_second
 from geomix.settings import BASELINE, E_BRANCHFORMER
+from geomix.settings.replacements import split_replaced
 
 TOLERANCE = 0.05  # largest deviation from the reference's parameter count, as a fraction
 
@@ -46,13 +47,14 @@ def arm_config(config: Mapping[str, Any], arm: str, vocab: int | None = None, se
     if "mixer" not in definition:
         raise UserError(f"arms.{arm}: no mixer; give it one by name, e.g. mixer: attention")
     own = {key: definition.pop(key) for key in _ARM_KEYS if key in definition}
+    replaced = split_replaced(definition)
     model = dict(config.get("model") or {})
     for key in ("vocab", "mixer", "seed"):
         if key in model:
             raise UserError(f"model.{key}: not a key of the common model; {_BELONGS[key]}")
     if "ff_dim" in own:
         model["ff_dim"] = own["ff_dim"]
-    return ConformerConfig.from_dict({**model, "vocab": vocab, "mixer": definition, "seed": seed})
+    return ConformerConfig.from_dict({**model, "vocab": vocab, "mixer": definition, "replaced": replaced, "seed": seed})
 
 
 _BELONGS = {
@@ -66,11 +68,13 @@ _BELONGS = {
 class ArmSize:
     """One arm's size: exact parameters, their deviation from attention's (fraction), training FLOPs per audio-second.
 
+    replaced : what is replaced beside the mixer
     from_linear_maps : whether the FLOPs of a user's own mixer are taken to be those of its linear maps
     """
 
     arm: str
     mixer: dict[str, Any]
+    replaced: dict[str, Any]
     parameters: int
     deviation: float
     flops_per_audio_second: float
@@ -94,6 +98,7 @@ def arm_sizes(config: Mapping[str, Any], vocab: int | None = None) -> list[ArmSi
             ArmSize(
                 arm=arm,
                 mixer=dict(getattr(model, "mixer", None) or {"mixer": definition["architecture"]}),
+                replaced=dict(getattr(model, "replaced", {})),
                 parameters=count,
                 deviation=count / reference - 1,
                 flops_per_audio_second=train_flops_per_audio_second(model),

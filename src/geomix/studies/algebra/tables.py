@@ -8,7 +8,7 @@ import numpy as np
 
 from geomix.algebra import Algebra, SignedTriplets
 from geomix.errors import UserError
-from geomix.training.seeding import derive_seed
+from geomix.seeds import derive_seed
 
 
 @dataclass(frozen=True)
