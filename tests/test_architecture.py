@@ -21,7 +21,7 @@ ALLOWED = {
     "mixers": {"algebra", "kernels"},
     "models": {"algebra", "kernels", "mixers", "settings"},
     "training": {"settings"},
-    "speech": {"mixers", "models", "settings", "training"},
+    "speech": {"mixers", "models", "settings", "statistics", "training"},
     "language": {"kernels", "mixers", "models", "settings", "training", "statistics"},
 }
 BASE = {"errors", "files", "seeds", "tensors"}

@@ -1,7 +1,7 @@
-"""Rule parity_gate: fails with a sentence when the baseline missed the published number."""
+"""Rule parity_gate of any study: fails with a sentence when the baseline missed its target."""
 
 from geomix.errors import exit_with_sentence
-from geomix.report.parity import pass_gate
+from geomix.studies.gate import pass_gate
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):

@@ -1,14 +1,20 @@
-"""Rules report and report_partial: tables and figures from scores and records alone."""
+"""Rules report and report_partial of any study: tables and figures from scores and records alone."""
 
 from pathlib import Path
 
 from geomix.errors import exit_with_sentence
-from geomix.report import build_report
+from geomix.report import build_report, language
+from geomix.settings.instances import study_of
+from geomix.studies.comparison import compare_study
+from geomix.studies.kinds import KINDS
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
-        build_report(
-            Path(snakemake.input.study).parent,
-            out=Path(snakemake.output.csv).parent,
-            partial=snakemake.rule == "report_partial",
-        )
+        out = Path(snakemake.output.csv).parent
+        study = study_of(snakemake.config, snakemake.output.csv)
+        if study.kind == "language":
+            language.build_report(study.folder, out)
+        else:
+            partial = out.name == "partial"
+            found = compare_study(KINDS[study.kind], study.folder, partial=True) if partial else None
+            build_report(study.folder, out, partial=found)

@@ -39,7 +39,7 @@ def hashes_of(overlays: tuple[str, ...]) -> Hashes:
     if gate := language["gate"]:
         trainings += [(gate["arm"], seed) for seed in gate["seeds"]]
     return found | {
-        f"language/{arm}/seed{seed}": stages.language_training(config, arm, seed) for arm, seed in trainings
+        f"language/{arm}/seed{seed}": stages.language_training(config["language"], arm, seed) for arm, seed in trainings
     }
 
 

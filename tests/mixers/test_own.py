@@ -15,7 +15,8 @@ from geomix.models.architectures import model_config
 from geomix.models.arms import arm_sizes
 from geomix.models.saved import load_model, save_model
 from geomix.settings import load, resolve, settings_hash, training_settings
-from geomix.speech.study import describe_study
+from geomix.studies.base import describe
+from geomix.studies.speech import SPEECH
 from tests.conftest import ROOT
 
 MIXER = '''
@@ -177,7 +178,7 @@ def test_a_mixer_that_does_not_work_is_refused_when_the_study_is_described(folde
     (folder / "tokens.txt").write_text("a\n" * 20)
     config = resolve(study())
     with pytest.raises(UserError) as error:
-        describe_study(config, folder / "tokens.txt", folder / "study.json")
+        describe(SPEECH, config, {"tokens": folder / "tokens.txt"}, folder / "study.json")
     assert all(word in str(error.value) for word in words), error.value
     assert "\n" not in str(error.value) and not (folder / "study.json").exists()
 

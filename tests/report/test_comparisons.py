@@ -9,10 +9,13 @@ import pytest
 from geomix.cli import main
 from geomix.errors import UserError
 from geomix.files import read_json, write_json
-from geomix.report import compare_study, compare_systems, measure_anchor, measure_parity, pass_gate
+from geomix.speech.comparison import compare_systems
 from geomix.speech.manifest import Utterance, write_manifest
 from geomix.speech.scoring import read_score, read_text, read_utt2spk, score_texts
 from geomix.statistics import crossed_t_interval, holm, mapsswe, paired_bootstrap
+from geomix.studies.comparison import compare_study
+from geomix.studies.gate import measure_anchor, measure_parity, pass_gate
+from geomix.studies.speech import SPEECH
 from tests.report.made_up import make_run, make_study, make_training
 
 
@@ -73,9 +76,8 @@ def test_a_missing_score_is_named_and_partial_goes_without(run, tmp_path):
     make_training(tmp_path, "own", "attention", 0, rate=0.1)
     make_training(tmp_path, "own", "grassmann", 1, rate=0.1)
     with pytest.raises(UserError, match=r"attention/seed1/score/dev.tsv: no such file"):
-        compare_study(tmp_path)
-    assert not (tmp_path / "comparisons.json").exists()
-    entries = compare_study(tmp_path, partial=True, write=False)
+        compare_study(SPEECH, tmp_path)
+    entries = compare_study(SPEECH, tmp_path, partial=True)
     assert {(e["a"], e["b"]) for e in entries} == {("grassmann", "attention")}
     assert "one seed of grassmann and of attention" in " ".join(entries[0]["warnings"])
 
@@ -130,24 +132,24 @@ def gate(wer, tolerance=0.5, source=None, **more):
 
 def test_parity_is_measured_and_opens_the_gate(run, tmp_path):
     scores = [read_score(run / "own" / "attention" / f"seed{s}" / "score" / "test.tsv").words.rate for s in (0, 1)]
-    parity = measure_parity(run, gate(sum(scores) / 2))
+    parity = measure_parity(SPEECH, run, gate(sum(scores) / 2))
     assert parity["passed"] and parity["anchor"] == "attention"
     assert parity["measured"]["test"] == pytest.approx(sum(scores) / 2)
     assert parity["sentence"].startswith("target of our own reached: attention has ")
     assert pass_gate(run / "parity.json") == parity["sentence"]
-    published = measure_parity(run, gate(sum(scores) / 2, source="a paper"))
+    published = measure_parity(SPEECH, run, gate(sum(scores) / 2, source="a paper"))
     assert published["sentence"] == parity["sentence"].replace("target of our own", "parity")
     assert published["sources"] == {"test": "a paper"}
 
 
 def test_a_missed_gate_says_what_to_do(run):
-    measure_parity(run, gate(2.0))
+    measure_parity(SPEECH, run, gate(2.0))
     with pytest.raises(UserError, match=r"json: target of our own not reached: .*missed by .*'target not reached'$"):
         pass_gate(run / "parity.json")
-    measure_parity(run, gate(2.0, source="a paper"))
+    measure_parity(SPEECH, run, gate(2.0, source="a paper"))
     with pytest.raises(UserError, match=r"json: parity not reached: .*gate.mode to record .*'parity not reached'$"):
         pass_gate(run / "parity.json")
-    parity = measure_parity(run, gate(2.0, mode="record"))
+    parity = measure_parity(SPEECH, run, gate(2.0, mode="record"))
     assert not parity["passed"] and parity["anchor"] is None
     assert pass_gate(run / "parity.json").startswith("target of our own not reached")
 
@@ -159,7 +161,7 @@ def test_the_fallback_is_another_anchor(run):
         "seeds": [0],
         "targets": [{"set": "test", "wer": 40.0, "tolerance": 0}],
     }
-    parity = measure_parity(run, gate(2.0, fallback=fallback))
+    parity = measure_parity(SPEECH, run, gate(2.0, fallback=fallback))
     assert (parity["passed"], parity["anchor"]) == (False, "symmetric")
     assert pass_gate(run / "parity.json").endswith("anchored on symmetric")
     assert "not reached: attention has" in parity["sentence"] and "; fallback: target" in parity["sentence"]
@@ -168,23 +170,23 @@ def test_the_fallback_is_another_anchor(run):
 def test_the_fallback_is_measured_only_where_the_gates_own_arm_missed(run):
     """It is not even trained where that arm passed: its scores are not there."""
     fallback = gate(9.6, arm="e_branchformer")
-    anchor = measure_anchor(run, gate(40.0, fallback=fallback))
+    anchor = measure_anchor(SPEECH, run, gate(40.0, fallback=fallback))
     assert anchor["passed"] and read_json(run / "anchor.json") == anchor
-    parity = measure_parity(run, gate(40.0, fallback=fallback))
+    parity = measure_parity(SPEECH, run, gate(40.0, fallback=fallback))
     assert (parity["passed"], parity["anchor"], parity["fallback"]) == (True, "attention", None)
     assert {key: parity[key] for key in anchor} == anchor
-    assert not measure_anchor(run, gate(2.0, fallback=fallback))["passed"]
+    assert not measure_anchor(SPEECH, run, gate(2.0, fallback=fallback))["passed"]
     with pytest.raises(UserError, match=r"e_branchformer/seed0/score/test.json: no such file"):
-        measure_parity(run, gate(2.0, fallback=fallback))
+        measure_parity(SPEECH, run, gate(2.0, fallback=fallback))
 
 
 def test_parity_needs_its_score(tmp_path):
     with pytest.raises(UserError, match=r"attention/seed0/score/test.json: no such file"):
-        measure_parity(tmp_path, gate(9.8))
+        measure_parity(SPEECH, tmp_path, gate(9.8))
     path = tmp_path / "own" / "attention" / "seed0" / "score" / "test.json"
     write_json(path, {"words": {"rate": None}})
     with pytest.raises(UserError, match="has no word error rate"):
-        measure_parity(tmp_path, gate(9.8))
+        measure_parity(SPEECH, tmp_path, gate(9.8))
 
 
 def test_compare_command(tmp_path, capsys):

@@ -8,10 +8,14 @@ import pytest
 
 from geomix.errors import UserError
 from geomix.files import read_json, write_json
-from geomix.report.language import LanguageStudy, build_report, compare_arms, measure_parity
+from geomix.report.language import build_report
 from geomix.report.names import figure_files
-from geomix.report.parity import pass_gate
+from geomix.studies.comparison import compare_study
+from geomix.studies.gate import measure_parity, pass_gate
+from geomix.studies.language import LANGUAGE
+from tests.report.made_up import PUBLISHED
 
+RECORD = PUBLISHED / "wikitext2/language/grassmann/seed0/record.json"  # what a made-up record has besides
 # the article's sweep: validation perplexity of seeds 0, 1, 2
 ARTICLE = {
     "transformer": [247.1, 250.5, 246.2],
@@ -51,7 +55,7 @@ def write_study(
     for arm, perplexities in values.items():
         for seed, value in enumerate(perplexities):
             here = root / arm / f"seed{seed}"
-            record = {
+            record = read_json(RECORD) | {
                 "arm": arm,
                 "seed": seed,
                 "parameters": 12_585_472,
@@ -88,13 +92,14 @@ def write_study(
             ]
             (here / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     study = json.loads((root / "study.json").read_text())
-    measure_parity(root, study["gate"], study["corpus"]["name"])
+    measure_parity(LANGUAGE, root, study["gate"], study["corpus"]["name"])
+    write_json(root / "comparisons.json", compare_study(LANGUAGE, root))
     return root
 
 
 def test_the_articles_intervals(folder):
     """0.2859 and 1.301 to 1.362 against the Transformer; 0.994 to 1.025 against the control: rounding leaves 0.001."""
-    found = {(c["a"], c["b"]): c for c in compare_arms(LanguageStudy(folder)) if c["set"] == "valid"}
+    found = {(c["a"], c["b"]): c for c in compare_study(LANGUAGE, folder) if c["set"] == "valid"}
     worse = found["grassmann", "transformer"]
     assert worse["log_difference"] == pytest.approx(0.2859, abs=5e-4)
     assert (worse["low"], worse["high"]) == pytest.approx((1.301, 1.362), abs=1e-3)

@@ -7,13 +7,13 @@ import pytest
 from geomix.cli import main
 from geomix.errors import UserError
 from geomix.files import read_json, write_json, write_text
-from geomix.report import build_report, compare_study
+from geomix.report import build_report
 from geomix.report.language import build_report as build_language
 from geomix.report.publish import publish_run
 from geomix.speech.manifest import Utterance, read_manifest, write_manifest
 from geomix.speech.scoring import read_reference, read_text, score_texts
 from tests.conftest import ROOT
-from tests.report.made_up import make_run, references
+from tests.report.made_up import make_run, references, write_comparisons
 from tests.report.test_language import write_study
 from tests.report.test_tables import files
 
@@ -132,7 +132,7 @@ def test_what_is_not_current_is_refused(root):
     write_json(run / "comparisons.json", [{**entry, "difference": entry["difference"] + 1} for entry in entries])
     with pytest.raises(UserError, match=r"comparisons.json: has .* run the compare step again"):
         publish_run(run, root / "published")
-    compare_study(run)
+    write_comparisons(run)
     manifest = root / "data/words/manifest/test.tsv"
     write_manifest(manifest, read_manifest(manifest)[1:])
     with pytest.raises(UserError, match="test.tsv: is not the reference that test was scored against"):

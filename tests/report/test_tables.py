@@ -11,9 +11,12 @@ import pytest
 
 from geomix.errors import UserError
 from geomix.files import read_json, write_json
-from geomix.report import build_report, compare_study, figure_files, figure_names, measure_parity, pass_gate
+from geomix.report import build_report, figure_files, figure_names
 from geomix.report.tables import CSV_COLUMNS, render_text
-from tests.report.made_up import make_run, make_study, make_training
+from geomix.studies.comparison import compare_study
+from geomix.studies.gate import measure_parity, pass_gate
+from geomix.studies.speech import SPEECH
+from tests.report.made_up import make_run, make_study, make_training, write_comparisons
 
 ARMS = ("attention", "grassmann", "symmetric", "no_mixer")
 
@@ -147,7 +150,7 @@ def test_partial_tables_mark_what_is_missing(run):
     (run / "own" / "symmetric" / "seed1" / "score" / "test.tsv").unlink()
     for name in ("comparisons.json", "parity.json"):
         (run / name).unlink()
-    results = build_report(run, partial=True)
+    results = build_report(run, partial=compare_study(SPEECH, run, partial=True))
     rows = {(r["arm"], r["set"]): r for r in table(run / "partial" / "tables.csv")}
     assert rows["no_mixer", "test"]["note"] == "target not measured; missing" and rows["no_mixer", "test"]["wer"] == ""
     assert "1 of 2 seeds missing" in rows["symmetric", "test"]["note"] and rows["symmetric", "test"]["seeds"] == "1"
@@ -161,7 +164,7 @@ def test_partial_tables_mark_what_is_missing(run):
 
 def test_partial_tables_of_nothing(tmp_path, run):
     shutil.rmtree(run / "own")
-    build_report(run, partial=True)
+    build_report(run, partial=compare_study(SPEECH, run, partial=True))
     assert len(table(run / "partial" / "tables.csv")) == 8
 
 
@@ -169,10 +172,12 @@ def test_partial_tables_of_nothing(tmp_path, run):
 def test_missed_parity_marks_each_table_and_row(run):
     study = read_json(run / "study.json")
     target = {"set": "test", "wer": 1.0, "tolerance": 0.1}
-    measure_parity(run, study["gate"] | {"mode": "record", "targets": [target]})
+    measure_parity(SPEECH, run, study["gate"] | {"mode": "record", "targets": [target]})
     results = build_report(run)
     assert "(target not reached)" in (run / "tables.md").read_text() and "parity" not in render_text(results)
-    measure_parity(run, study["gate"] | {"mode": "record", "targets": [target | {"source": "a paper, Table 1"}]})
+    measure_parity(
+        SPEECH, run, study["gate"] | {"mode": "record", "targets": [target | {"source": "a paper, Table 1"}]}
+    )
     build_report(run)
     assert all(row["note"].startswith("parity not reached") for row in table(run / "tables.csv"))
     assert "mode record). Target from: test, a paper, Table 1.\n" in (run / "tables.md").read_text()
@@ -190,7 +195,7 @@ def test_another_anchor_is_named(run):
         "targets": [{"set": "test", "wer": 40.0, "tolerance": 0}],
     }
     targets = [{"set": "test", "wer": 1.0, "tolerance": 0.1}]
-    measure_parity(run, read_json(run / "study.json")["gate"] | {"targets": targets, "fallback": fallback})
+    measure_parity(SPEECH, run, read_json(run / "study.json")["gate"] | {"targets": targets, "fallback": fallback})
     build_report(run)
     assert "## Word error rate (anchored on no_mixer)" in (run / "tables.md").read_text()
 
@@ -213,7 +218,7 @@ def test_a_missed_gate_is_said_on_the_page_that_stands(run):
     study = read_json(run / "study.json")
     build_report(run)
     (run / "study.json").unlink()  # it may be about to be written anew
-    measure_parity(run, study["gate"] | {"targets": [{"set": "test", "wer": 1.0, "tolerance": 0.1}]})
+    measure_parity(SPEECH, run, study["gate"] | {"targets": [{"set": "test", "wer": 1.0, "tolerance": 0.1}]})
     for _ in range(2):
         with pytest.raises(UserError, match=r"reached' \(.*tables.md, made before, now says so\)$"):
             pass_gate(run / "parity.json")
@@ -229,7 +234,7 @@ def test_a_missed_gate_is_said_on_the_page_that_stands(run):
 @pytest.mark.parametrize("arms", [("attention", "no_mixer"), ("attention", "grassmann")])
 def test_the_figures_are_those_that_the_configuration_declares(tmp_path, arms):
     study = make_study(tmp_path, arms=arms)
-    build_report(tmp_path, partial=True)  # before anything is trained
+    build_report(tmp_path, partial=compare_study(SPEECH, tmp_path, partial=True))  # before anything is trained
     names = figure_files(study)
     assert ("pairs.svg" in names) == ("grassmann" in arms)
     assert sorted(names) == sorted(path.name for path in (tmp_path / "partial/figures").iterdir())
@@ -250,7 +255,8 @@ def test_stale_comparisons_are_refused(run):
     make_training(run, "own", "grassmann", 1, rate=0.3)
     with pytest.raises(UserError, match=r"comparisons.json: has .* run the compare step again"):
         build_report(run)
-    entries = compare_study(run)
+    write_comparisons(run)
+    entries = read_json(run / "comparisons.json")
     build_report(run)
     write_json(run / "comparisons.json", entries[:-1])
     with pytest.raises(UserError, match="11 contrasts where the study has 12"):
@@ -262,8 +268,8 @@ def test_rows_warn_of_one_seed_few_speakers_and_unmatched_size(tmp_path):
     study = make_run(tmp_path, arms=("attention", "grassmann"), seeds=(0,))
     make_training(tmp_path, "own", "attention", 0, rate=0.1, speakers=6)
     make_training(tmp_path, "own", "grassmann", 0, rate=0.1, speakers=6, unmatched=True)
-    compare_study(tmp_path)
-    measure_parity(tmp_path, study["gate"] | {"targets": [{"set": "test", "wer": 40.0, "tolerance": 0}]})
+    write_comparisons(tmp_path)
+    measure_parity(SPEECH, tmp_path, study["gate"] | {"targets": [{"set": "test", "wer": 40.0, "tolerance": 0}]})
     build_report(tmp_path)
     row = next(r for r in table(tmp_path / "tables.csv") if r["arm"] == "grassmann" and r["set"] == "test")
     assert row["note"] == "one seed: the interval holds no variation between seeds; only 6 speakers; unmatched size"

@@ -99,7 +99,7 @@ def test_gate_is_one_sided_and_inclusive():
         measured = {"clean": 9.0, "other": 24.05}
         missed = gate_verdict(measured, target, tolerance, arm="attention", sources=sources)
         assert not missed.passed and missed.sentence == f"{aim} {sentence}"
-    with pytest.raises(ValueError, match="no measured WER for other"):
+    with pytest.raises(ValueError, match="no measured value for other"):
         gate_verdict({"clean": 9.0}, target, tolerance, arm="attention")
     with pytest.raises(ValueError, match="no target"):
         gate_verdict({}, {}, {}, arm="attention")

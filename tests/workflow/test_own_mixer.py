@@ -82,7 +82,7 @@ def test_the_readmes_mixer_from_its_file_to_the_table(project):
     project.path("my_mixer.py").write_text(FILE.replace("torch.sigmoid", "torch.tanh"))
     assert torch.equal(outputs(project), before)
     jobs = project.plan(*RUN)
-    assert "train own/mean/0" in jobs and "average_own_mixer own/mean/0" in jobs and "describe_study" in jobs
+    assert "train own/mean/0" in jobs and "average_own_mixer own/mean/0" in jobs and "describe" in jobs
     assert not any("attention" in job for job in jobs)
     project.path("my_mixer.py").unlink()
     assert torch.equal(outputs(project), before)

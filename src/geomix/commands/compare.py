@@ -7,10 +7,9 @@ from pathlib import Path
 
 from geomix.commands.arguments import add_reference, whole, write_result
 from geomix.errors import UserError
-from geomix.report.comparisons import compare_systems
-from geomix.report.study import by_speaker
 from geomix.report.text import interval_text
-from geomix.speech.scoring import NORMALISERS, Score, read_reference, read_text, score_texts
+from geomix.speech.comparison import compare_systems
+from geomix.speech.scoring import NORMALISERS, Score, by_speaker, read_reference, read_text, score_texts
 from geomix.statistics import bootstrap_rate
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from geomix.errors import UserError
 from geomix.files import read_object
 from geomix.training.progress import Progress, duration, read_progress
+from geomix.training.results import Trained
 from geomix.training.store import stored
 
 
@@ -130,17 +131,10 @@ def _run_status(name: str, results: Path, states: Iterable[Path], logs: Path) ->
         return RunStatus(name, "running", f"epoch {progress.epoch}, update {progress.update:,}{loss}{left}")
     if (results / "record.json").exists():
         # a language model's training measures its perplexities itself
-        record = read_object(results / "record.json")
-        if "perplexity" in record:
-            record = read_object(results / "record.json", perplexity=dict)
-        if "test" in record.get("perplexity", {}):
-            found = record["perplexity"]["test"]
-            mean = found.get("batch_mean") if isinstance(found, dict) else None
-            if not isinstance(mean, int | float):
-                raise UserError(
-                    f"{results / 'record.json'}: has no test perplexity in a number: run the training step again"
-                )
-            return RunStatus(name, "done", f"test perplexity {mean:.1f}")
+        if "perplexity" in read_object(results / "record.json"):
+            track, arm, seed = name.split("/")
+            found = Trained(results, track, arm, int(seed.removeprefix("seed"))).perplexity
+            return RunStatus(name, "done", f"test perplexity {found['test']['batch_mean']:.1f}")
         scored = sorted(path.stem for path in (results / "score").glob("*.json"))
         return RunStatus(name, "done", ", ".join(scored)) if scored else RunStatus(name, "trained", "not scored yet")
     if progress:

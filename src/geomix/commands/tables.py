@@ -10,8 +10,11 @@ from geomix.errors import UserError
 from geomix.files import read_object
 from geomix.report import build_report
 from geomix.report.names import is_speech
-from geomix.report.publish import differing, parts_of, rebuild
+from geomix.report.publish import differing, rebuild
 from geomix.report.tables import render_text
+from geomix.studies.comparison import compare_study
+from geomix.studies.speech import SPEECH
+from geomix.training.results import studies_in
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +44,8 @@ def run(arguments: argparse.Namespace) -> None:
             raise UserError(f"{folder}: a language study has no partial tables: leave --partial out")
         print(rebuild(folder, out or folder).text)
         return
-    results = build_report(folder, out, partial=arguments.partial)
+    partial = compare_study(SPEECH, folder, partial=True) if arguments.partial else None
+    results = build_report(folder, out, partial=partial)
     out = out or (folder / "partial" if arguments.partial else folder)
     print(render_text(results))
     print(f"\ntables: {out / 'tables.md'}, {out / 'tables.csv'}; figures: {out / 'figures'}")
@@ -49,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _compare(folder: Path) -> None:
     """Print the tables of a published run and whether they are what its scores and records give; not so is a `UserError`."""
-    parts = parts_of(folder)
+    parts = studies_in(folder)
     if not parts:
         raise UserError(f"{folder}: no study.json here: name a published speech or language run")
     different = []

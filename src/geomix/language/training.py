@@ -1,4 +1,4 @@
-"""Training of language models: what the workflow's rule train_language calls.
+"""Training of language models: what a study of language models calls.
 
 Settings are the plain dictionary of `geomix.settings.language_training_settings`: `model` (fields of
 `models.transformer_lm.LanguageModelConfig` but `vocab` and `seed`), `training` (`batch`, in blocks, and the fields of

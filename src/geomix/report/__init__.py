@@ -1,4 +1,4 @@
-"""Comparisons, tables and figures of a run, from its scores and records alone: no torch, no training.
+"""Tables and figures of a run, from its scores, records and comparisons alone: no torch, no training.
 
 What the package exports is loaded when it is asked for: `geomix.report.names`, which parsing the workflow reads, needs neither
 numpy nor scipy.
@@ -7,16 +7,9 @@ numpy nor scipy.
 import importlib
 
 _HOMES = {
-    "Study": "study",
     "build_report": "build",
-    "compare_study": "comparisons",
-    "compare_systems": "comparisons",
     "figure_files": "names",
     "figure_names": "names",
-    "measure_anchor": "parity",
-    "measure_parity": "parity",
-    "pass_gate": "parity",
-    "refresh_page": "parity",
 }
 __all__ = list(_HOMES)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from geomix.files import read_object
-from geomix.report.comparisons import compare_systems
-from geomix.report.study import Study, Trained
 from geomix.report.text import interval_text
+from geomix.speech.comparison import compare_systems
 from geomix.speech.scoring import Score, read_score, read_text
+from geomix.training.results import Study, Trained
 
 TRACKS = ("espnet", "own")
 Table = tuple[list[str], list[list[str]]]
@@ -72,7 +72,7 @@ def search_table(study: Study) -> Table:
                 second = run.folder / "prefix_search" / "score" / f"{name}.tsv"
                 if run.arm != arm or run.missing([name]) or not second.is_file():
                     continue
-                argmax.append(run.score(name))
+                argmax.append(read_score(run.score_path(name)))
                 prefix.append(read_score(second))
                 pairs = list(_texts(run.folder, name))
                 equal, total = equal + sum(a == b for a, b in pairs), total + len(pairs)
@@ -107,7 +107,11 @@ def _runs(study: Study, track: str) -> Iterator[Trained]:
 
 
 def _scores(study: Study, track: str, arm: str, name: str) -> dict[int, Score]:
-    return {run.seed: run.score(name) for run in _runs(study, track) if run.arm == arm and not run.missing([name])}
+    return {
+        run.seed: read_score(run.score_path(name))
+        for run in _runs(study, track)
+        if run.arm == arm and not run.missing([name])
+    }
 
 
 def _rate(scores: list[Score]) -> float:

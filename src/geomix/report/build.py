@@ -3,44 +3,49 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from geomix.errors import UserError
 from geomix.files import read_object, read_objects, write_text
-from geomix.report.comparisons import compare_study
 from geomix.report.references import reference_rows
-from geomix.report.study import Study
 from geomix.report.tables import Results, collect_rows, render_markdown, write_csv
+from geomix.training.results import Study
 
 
-def build_report(folder: str | os.PathLike, out: str | os.PathLike | None = None, *, partial: bool = False) -> Results:
+def build_report(
+    folder: str | os.PathLike,
+    out: str | os.PathLike | None = None,
+    *,
+    partial: Sequence[dict[str, Any]] | None = None,
+) -> Results:
     """Write tables.csv, tables.md and figures/ of the run in `folder`, from its scores and records alone.
 
     `out` is where they go: the run's folder itself, or its `partial/` for a partial report. A full report needs the
     record and scores of every training of the study, comparisons.json and, unless the study has no gate, parity.json;
-    what is absent is a `UserError` that names it. A partial one takes what is there, compares that, and marks what is missing. The same files give
-    the same bytes.
+    what is absent is a `UserError` that names it. A partial report takes what is there and marks what is missing; `partial` is then the
+    comparison of what is there, as comparisons.json has it. The same files give the same bytes.
     """
     from geomix.report.figures import draw_figures
 
     study = Study.read(folder)
-    out = Path(out) if out is not None else study.folder / "partial" if partial else study.folder
-    rows, missing = collect_rows(study, partial=partial)
+    out = Path(out) if out is not None else study.folder / "partial" if partial is not None else study.folder
+    rows, missing = collect_rows(study, partial=partial is not None)
     parity_path, path = study.folder / "parity.json", study.folder / "comparisons.json"
-    if partial:
-        comparisons = compare_study(folder, partial=True, write=False)
-    else:
+    comparisons = partial
+    if comparisons is None:
         comparisons = read_objects(path, "a", "b", "set", "track", "difference", "planned")
     # a parity.json of before the gate was taken away says nothing of this study
-    gated = study.gate is not None and (parity_path.is_file() or not partial)
+    gated = study.gate is not None and (parity_path.is_file() or partial is None)
     parity = read_object(parity_path, "sentence", "passed") if gated else None
     references = reference_rows(
-        study.folder / "granite", study.sets, resamples=study.resamples, seed=study.seed, partial=partial
+        study.folder / "granite", study.sets, resamples=study.resamples, seed=study.seed, partial=partial is not None
     )
     results = Results(study, rows, parity, comparisons, missing, references)
-    if not partial:
+    if partial is None:
         _check_current(results, path)
     names = draw_figures(results, out / "figures")
     write_text(out / "tables.csv", write_csv(results))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from geomix.files import read_object, read_objects
-from geomix.report.study import Study
-from geomix.report.targets import NO_GATE, seeds_named, spoken, trainings_measured
 from geomix.report.text import interval_text, markdown_table
+from geomix.statistics.targets import NO_GATE, seeds_named, spoken, trainings_measured
+from geomix.training.results import Study
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def _training(results: Results) -> Figure | None:
     """Training loss and dev CER by epoch, a line a seed, a row of panels a track."""
     curves: dict[str, dict[str, list[list[dict]]]] = {}
     for t in results.trained:
-        epochs = [line for line in t.log if line.get("kind") == "epoch"]
+        epochs = t.lines("epoch")
         if epochs:
             curves.setdefault(t.track, {}).setdefault(t.arm, []).append(epochs)
     if not curves:
@@ -238,12 +238,12 @@ def _cost(results: Results) -> Figure | None:
         records = [t.record for t in results.trained if (t.arm, t.track) == (arm, track)]
         if records:
             record = records[0]
-            rates = [r["audio_seconds_per_second"] for r in records if r.get("audio_seconds_per_second")]
+            rates = [r.domain.audio_seconds_per_second for r in records if r.domain.audio_seconds_per_second]
             bars.append(
                 (
                     (track, arm),
-                    record["parameters"] / 1e6,
-                    (record.get("flops_per_audio_second") or np.nan) / 1e9,
+                    record.subject.parameters / 1e6,
+                    (record.domain.flops_per_audio_second or np.nan) / 1e9,
                     np.mean(rates or [np.nan]),
                 )
             )
@@ -275,7 +275,7 @@ def _pairs(results: Results) -> Figure | None:
     """For each pair arm: the sine between partners and the mean gate, block by block, before and after training."""
     arms = {}
     for t in results.trained:
-        if t.diagnostics.get("start") and t.diagnostics.get("end"):
+        if t.diagnostics.start and t.diagnostics.end:
             arms.setdefault((t.track, t.arm), t)  # the first seed stands for the arm
     if not arms:
         return None
@@ -284,16 +284,13 @@ def _pairs(results: Results) -> Figure | None:
         colour = _look(results, arm)["color"]
         ends = []
         for when, shade in (("start", "#8A8A8A"), ("end", colour)):
-            blocks = t.diagnostics[when]
-            x = [block.get("block", i) + 1 for i, block in enumerate(blocks)]
-            sine = {
-                q: _values(block["sine_quantiles"].get(q) for block in blocks)
-                for q in ("0.05", "0.25", "0.5", "0.75", "0.95")
-            }
+            blocks = getattr(t.diagnostics, when)
+            x = [block.block + 1 for block in blocks]
+            sine = {q: _values(block.sine.get(q) for block in blocks) for q in ("0.05", "0.25", "0.5", "0.75", "0.95")}
             row[0].fill_between(x, sine["0.05"], sine["0.95"], color=shade, alpha=0.13, lw=0)
             row[0].fill_between(x, sine["0.25"], sine["0.75"], color=shade, alpha=0.25, lw=0)
             row[0].plot(x, sine["0.5"], color=shade, marker="o", ms=4, lw=1.6)
-            gate = _values(block.get("mean_gate") for block in blocks)
+            gate = _values(block.mean_gate for block in blocks)
             row[1].plot(x, gate, color=shade, marker="o", ms=4, lw=1.6)
             ends.append((when, shade, x[-1], sine["0.5"][-1], gate[-1]))
         for ax, column in zip(row, (3, 4), strict=True):

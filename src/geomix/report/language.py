@@ -6,223 +6,132 @@ import csv
 import io
 import os
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import combinations
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from geomix.files import read_object, write_json, write_text
+from geomix.errors import UserError
+from geomix.files import read_object, read_objects, write_text
 from geomix.report.figures import COLOURS, NOTHING, STYLE, empty_figure, look_of, plain_ticks, save_figure
 from geomix.report.names import figure_names
-from geomix.report.targets import NO_GATE, named_sources, seeds_named, short_aim
 from geomix.report.text import markdown_table
-from geomix.settings import language_trainings_of
-from geomix.statistics import range_verdict, t_interval_log_perplexity
-from geomix.training.progress import read_log
+from geomix.statistics import ratio_method
+from geomix.statistics.targets import NO_GATE, named_sources, seeds_named, short_aim
+from geomix.training.record import RunRecord
+from geomix.training.results import Study
 
-METHOD = (
-    "difference of mean ln(perplexity) over seeds with its 95 % t-interval, degrees of freedom min(n_a, n_b) - 1 (the "
-    "article's), Welch's beside it; shown as the ratio of perplexities; a tie where the interval of ratios holds 1"
-)
+METHOD = ratio_method("perplexity", "perplexities")
 CSV_COLUMNS = (
     "corpus", "arm", "seeds", "params", "unmatched", "valid", "valid_sd", "valid_token", "test", "test_sd", "test_token",
     "best_epoch", "tokens_per_second", "note",
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class LanguageStudy:
-    """results/<run>/language: study.json and a record, a log and diagnostics for each arm and seed."""
-
-    folder: Path
-
-    @cached_property
-    def settings(self) -> dict[str, Any]:
-        """The config's `language` section, and `run`."""
-        return read_object(self.folder / "study.json")
-
-    @cached_property
-    def records(self) -> dict[str, list[dict[str, Any]]]:
-        """Arm -> its run records in the order of the seeds; an absent one is a UserError."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        for arm, seed in language_trainings_of(self.settings):
-            found.setdefault(arm, []).append(read_object(self.folder / arm / f"seed{seed}" / "record.json"))
-        return found
-
-    def perplexities(self, arm: str, split: str, average: str = "batch_mean") -> list[float]:
-        """Perplexity of each seed at its best epoch; average is batch_mean (by which parity is judged) or token."""
-        return [record["perplexity"][split][average] for record in self.records[arm]]
-
-    @property
-    def comparable(self) -> bool:
-        """Whether the published perplexities, which are of raw WikiText-2, belong beside these."""
-        corpus = self.settings["corpus"]
-        return (corpus["kind"], corpus.get("version")) == ("wikitext", "raw")
-
-    @property
-    def mark(self) -> str:
-        """What must stand on every table of this study, or nothing."""
-        marks = []
-        if not self.comparable:
-            marks.append("not comparable with raw WikiText-2")
-        path = self.folder / "parity.json"
-        if self.settings["gate"] is None:
-            marks.append(NO_GATE)
-        elif path.is_file() and (parity := read_object(path, "anchor"))["anchor"] is None:
-            marks.append(f"{short_aim(parity)} not reached")
-        return "; ".join(marks)
-
-    @property
-    def gate_line(self) -> str:
-        """The state of the gate in one line."""
-        if self.settings["gate"] is None:
-            return "No gate: no arm waited for the baseline to reach a target."
-        parity = read_object(self.folder / "parity.json", "sentence", "seeds")
-        return f"{parity['sentence']} ({seeds_named(parity['seeds'])}).{named_sources(parity)}"
+def comparable(study: Study) -> bool:
+    """Whether the published perplexities, which are of raw WikiText-2, belong beside these."""
+    corpus = study.settings["corpus"]
+    return (corpus["kind"], corpus.get("version")) == ("wikitext", "raw")
 
 
-def measure_parity(folder: str | os.PathLike, gate: Mapping[str, Any], corpus: str) -> dict[str, Any]:
-    """The gate's arm against its range of validation perplexity (mean over batches); writes `<folder>/parity.json`.
-
-    The gate is the configuration's: {arm, seeds, low, high, mode, source}; `source` says where the range is published and
-    may be absent or null. A bound that is null is none; without both the outcome is recorded as open and the gate passes.
-    """
-    values = []
-    for seed in gate["seeds"]:
-        record = read_object(Path(folder) / gate["arm"] / f"seed{seed}" / "record.json", "perplexity")
-        values.append(record["perplexity"]["valid"]["batch_mean"])
-    measured, source = statistics.fmean(values), gate.get("source")
-    verdict = range_verdict(measured, gate["low"], gate["high"], arm=gate["arm"], corpus=corpus, source=source)
-    parity = {
-        "arm": gate["arm"],
-        "seeds": gate["seeds"],
-        "measured": measured,
-        "low": gate["low"],
-        "high": gate["high"],
-        "source": source,
-        "passed": verdict.passed,
-        "anchor": gate["arm"] if verdict.passed else None,
-        "mode": gate["mode"],
-        "sentence": verdict.sentence,
-    }
-    write_json(Path(folder) / "parity.json", parity)
-    return parity
+def mark_of(study: Study) -> str:
+    """What must stand on every table of a language study, or nothing."""
+    marks = []
+    if not comparable(study):
+        marks.append("not comparable with raw WikiText-2")
+    path = study.folder / "parity.json"
+    if study.gate is None:
+        marks.append(NO_GATE)
+    elif path.is_file() and (parity := read_object(path, "anchor"))["anchor"] is None:
+        marks.append(f"{short_aim(parity)} not reached")
+    return "; ".join(marks)
 
 
-def compare_arms(study: LanguageStudy) -> list[dict[str, Any]]:
-    """Every pair of arms on validation and test perplexity, the planned ones first."""
-    planned = [tuple(pair) for pair in study.settings["comparison"]["planned"]]
-    arms = list(study.records)
-    planned = [pair for pair in planned if set(pair) <= set(arms)]
-    others = [pair for pair in combinations(arms, 2) if pair not in planned and pair[::-1] not in planned]
-    return [
-        _compare(study, a, b, split, planned=(a, b) in planned)
-        for split in ("valid", "test")
-        for a, b in [*planned, *others]
-    ]
-
-
-def _compare(study: LanguageStudy, a: str, b: str, split: str, *, planned: bool) -> dict[str, Any]:
-    values_a, values_b = study.perplexities(a, split), study.perplexities(b, split)
-    entry = {
-        "set": split,
-        "a": a,
-        "b": b,
-        "planned": planned,
-        "seeds_a": len(values_a),
-        "seeds_b": len(values_b),
-        "log_difference": float(np.mean(np.log(values_a)) - np.mean(np.log(values_b))),
-        "method": METHOD,
-    }
-    entry["ratio"] = float(np.exp(entry["log_difference"]))
-    if min(len(values_a), len(values_b)) < 2:
-        return {**entry, "verdict": "no interval", "warnings": ["an arm of one seed: not a measured difference"]}
-    t = t_interval_log_perplexity(values_a, values_b)
-    welch = t_interval_log_perplexity(values_a, values_b, welch=True)
-    verdict = "tie" if t.low <= 1 <= t.high else f"{a if t.ratio < 1 else b} better"
-    return {
-        **entry,
-        "low": t.low,
-        "high": t.high,
-        "standard_error": t.log.standard_error,
-        "df": t.log.df,
-        "p": t.log.p,
-        "welch_low": welch.low,
-        "welch_high": welch.high,
-        "welch_df": welch.log.df,
-        "welch_p": welch.log.p,
-        "verdict": verdict,
-        "warnings": [],
-    }
+def gate_line(study: Study) -> str:
+    """The state of a language study's gate in one line."""
+    if study.gate is None:
+        return "No gate: no arm waited for the baseline to reach a target."
+    parity = read_object(study.folder / "parity.json", "sentence", "seeds")
+    return f"{parity['sentence']} ({seeds_named(parity['seeds'])}).{named_sources(parity)}"
 
 
 def build_report(folder: str | os.PathLike, out: str | os.PathLike | None = None) -> None:
-    """Write comparisons.json, tables.csv, tables.md and figures/ of results/<run>/language into `out`, or into it itself."""
-    study = LanguageStudy(Path(folder))
+    """Write tables.csv, tables.md and figures/ of results/<run>/language into `out`, or into it itself."""
+    study = Study.read(folder)
     out = study.folder if out is None else Path(out)
-    comparisons = compare_arms(study)
+    comparisons = _comparisons(study)
     figures = draw_figures(study, out / "figures")
-    write_json(out / "comparisons.json", comparisons)
     write_text(out / "tables.csv", _csv(study))
     write_text(out / "tables.md", _markdown(study, comparisons, figures))
 
 
-def _row(study: LanguageStudy, arm: str) -> dict[str, Any]:
-    records = study.records[arm]
+def _comparisons(study: Study) -> list[dict[str, Any]]:
+    """Those of comparisons.json, refused where they are not of the study's records as they are now."""
+    path, logs = study.folder / "comparisons.json", {}
+    for arm in study.arms:
+        for split in study.sets:
+            logs[arm, split] = np.mean(np.log(study.perplexities(arm, split)))
+    found = read_objects(path, "a", "b", "set", "planned", "log_difference")
+    now = [logs.get((c["a"], c["set"]), np.nan) - logs.get((c["b"], c["set"]), np.nan) for c in found]
+    current = all(abs(value - c["log_difference"]) < 1e-9 for value, c in zip(now, found, strict=True))
+    if not current or len(found) != len(logs) // 2 * (len(logs) // 2 - 1):
+        raise UserError(f"{path}: is not of the records as they are now: run the compare step again")
+    return found
+
+
+def _row(study: Study, arm: str) -> dict[str, Any]:
+    records = [trained.record for trained in study.of("", arm)]
     row: dict[str, Any] = {
-        "corpus": study.settings["corpus"]["name"],
+        "corpus": study.corpus,
         "arm": arm,
         "seeds": len(records),
-        "params": records[0]["parameters"],
-        "unmatched": records[0]["unmatched"],
-        "best_epoch": " ".join(str(record["best_epoch"]) for record in records),
-        "tokens_per_second": round(statistics.fmean(record["tokens_per_second"] for record in records)),
+        "params": records[0].subject.parameters,
+        "unmatched": records[0].subject.unmatched,
+        "best_epoch": " ".join(str(record.domain.best_epoch) for record in records),
+        "tokens_per_second": round(statistics.fmean(record.domain.tokens_per_second for record in records)),
     }
     for split in ("valid", "test"):
         values = study.perplexities(arm, split)
         row[split] = round(statistics.fmean(values), 2)
         row[f"{split}_sd"] = round(statistics.stdev(values), 2) if len(values) > 1 else None
         row[f"{split}_token"] = round(statistics.fmean(study.perplexities(arm, split, "token")), 2)
-    notes = [study.mark] if study.mark else []
+    notes = [mark] if (mark := mark_of(study)) else []
     if len(records) == 1:
         notes.append("one seed: no interval")
     row["note"] = "; ".join(notes)
     return row
 
 
-def _csv(study: LanguageStudy) -> str:
+def _csv(study: Study) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(_row(study, arm) for arm in study.records)
+    writer.writerows(_row(study, arm) for arm in study.arms)
     return text.getvalue()
 
 
-def _markdown(study: LanguageStudy, comparisons: Sequence[dict[str, Any]], figures: Sequence[str]) -> str:
-    settings, record = study.settings, next(iter(study.records.values()))[0]
-    data, model = record["data"], record["settings"]["model"]
+def _markdown(study: Study, comparisons: Sequence[dict[str, Any]], figures: Sequence[str]) -> str:
+    record, mark = study.trainings[0].record, mark_of(study)
+    data, model = record.subject.data, record.subject.settings["model"]
     splits = ", ".join(f"{part['tokens']:,} {split}" for split, part in data["splits"].items())
-    training = record["settings"]["training"]
+    training, origin = record.subject.settings["training"], record.origin
     # the references are of raw WikiText-2 at full length
-    of_reference = "" if study.comparable else "; raw WikiText-2, the whole recipe"
+    of_reference = "" if comparable(study) else "; raw WikiText-2, the whole recipe"
     parts = [
-        f"# Language modelling, run {settings['run']}",
+        f"# Language modelling, run {study.run}",
         f"{data['name']}: {splits} tokens of {data['vocabulary']:,} pieces, blocks of {data['block']} + 1; unigram entropy of "
         f"the training tokens {data['unigram_entropy']:.3f} nats, perplexity {np.exp(data['unigram_entropy']):.0f}. "
         f"{model['blocks']} layers, width {model['width']}, feed-forward {model['ff_dim']}; {_length(record)} of "
-        f"{training['batch']} blocks each, learning rate {training['learning_rate']:g}; {record['device']}, commit "
-        f"{(record.get('commit') or 'unknown')[:10]}{' (dirty)' if record.get('dirty') else ''}.",
-        f"**{study.mark}.**" if study.mark else "",
-        study.gate_line,
+        f"{training['batch']} blocks each, learning rate {training['learning_rate']:g}; {origin.device}, commit "
+        f"{(origin.commit or 'unknown')[:10]}{' (dirty)' if origin.dirty else ''}.",
+        f"**{mark}.**" if mark else "",
+        gate_line(study),
         "Perplexity at the epoch with the best validation perplexity, mean and standard deviation over seeds; "
         "the mean over batches (as the published rows) and, by tokens, the mean over tokens.",
         _table(
             ["arm", "parameters", "seeds", "valid", "test", "valid, by tokens", "test, by tokens", "best epoch"],
-            [_arm_cells(_row(study, arm)) for arm in study.records]
+            [_arm_cells(_row(study, arm)) for arm in study.arms]
             + [
                 [
                     r["system"],
@@ -233,11 +142,11 @@ def _markdown(study: LanguageStudy, comparisons: Sequence[dict[str, Any]], figur
                     "",
                     r["source"] + of_reference,
                 ]
-                for r in settings["references"]
+                for r in study.references
             ],
         ),
         "## Contrasts",
-        METHOD[0].upper() + METHOD[1:] + ". Contrasts that were not planned are exploratory; "
+        f"{METHOD[0].upper()}{METHOD[1:]}. Contrasts that were not planned are exploratory; "
         "here on the validation text, in comparisons.json on both.",
         _table(
             ["set", "contrast", "ratio", "95 % interval", "Welch", "verdict"],
@@ -256,12 +165,12 @@ def _markdown(study: LanguageStudy, comparisons: Sequence[dict[str, Any]], figur
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _length(record: dict[str, Any]) -> str:
+def _length(record: RunRecord) -> str:
     """How long a training was: `400 updates (0.3 epochs)`."""
-    data, training = record["data"], record["settings"]["training"]
-    seen = record["updates"] * training["batch"] * training.get("accumulation", 1)
+    data, training = record.subject.data, record.subject.settings["training"]
+    seen = record.course.updates * training["batch"] * training.get("accumulation", 1)
     epochs = seen / data["splits"]["train"]["blocks"]
-    return f"{record['updates']:,} updates ({epochs:.2g} epochs)"
+    return f"{record.course.updates:,} updates ({epochs:.2g} epochs)"
 
 
 def _arm_cells(row: dict[str, Any]) -> list[str]:
@@ -288,21 +197,21 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(markdown_table(head, rows))
 
 
-def _layers(study: LanguageStudy, arm: str, when: str) -> dict[str, np.ndarray] | None:
+def _layers(study: Study, arm: str, when: str) -> dict[str, np.ndarray] | None:
     """Per layer, averaged over seeds: sine (median), narrow (share below 0.05), gate; None without a pair mixer."""
     seeds = []
-    for record in study.records[arm]:
-        found = read_object(study.folder / arm / f"seed{record['seed']}" / "diagnostics.json")[when]
+    for trained in study.of("", arm):
+        found = getattr(trained.diagnostics, when)
         if not found:
             return None
-        seeds.append([(d["sine_quantiles"]["0.5"], d["narrow_share"], d["mean_gate"]) for d in found])
+        seeds.append([(block.sine["0.5"], block.narrow_share, block.mean_gate) for block in found])
     sine, narrow, gate = np.mean(seeds, axis=0).T
     return {"sine": sine, "narrow": narrow, "gate": gate}
 
 
-def _diagnostics_table(study: LanguageStudy) -> str:
+def _diagnostics_table(study: Study) -> str:
     rows = []
-    for arm in study.records:
+    for arm in study.arms:
         for when in ("start", "end"):
             layers = _layers(study, arm, when)
             if layers:
@@ -312,7 +221,7 @@ def _diagnostics_table(study: LanguageStudy) -> str:
     return _table(head, rows) if rows else ""
 
 
-def draw_figures(study: LanguageStudy, folder: Path) -> list[str]:
+def draw_figures(study: Study, folder: Path) -> list[str]:
     """Perplexity of each seed, validation curves, and pairs layer by layer, as SVG and PNG; the names drawn (`figure_names`)."""
     import matplotlib
 
@@ -321,8 +230,8 @@ def draw_figures(study: LanguageStudy, folder: Path) -> list[str]:
     with matplotlib.rc_context(STYLE):
         for name in names:
             figure = drawn[name](study) or empty_figure(NOTHING[name])
-            if study.mark:
-                figure.text(0.995, 0.985, study.mark, ha="right", va="top", color="#B00000", fontsize=8)
+            if mark := mark_of(study):
+                figure.text(0.995, 0.985, mark, ha="right", va="top", color="#B00000", fontsize=8)
             save_figure(figure, folder, name)
     return names
 
@@ -334,51 +243,48 @@ def _new_figure(rows: int, columns: int, width: float, height: float, **options:
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
-def _looks(study: LanguageStudy) -> dict[str, dict[str, str]]:
-    return {arm: look_of(i) for i, arm in enumerate(study.records)}
+def _looks(study: Study) -> dict[str, dict[str, str]]:
+    return {arm: look_of(i) for i, arm in enumerate(study.arms)}
 
 
-def _perplexity(study: LanguageStudy):
-    arms, looks = list(study.records), _looks(study)
+def _perplexity(study: Study):
+    arms, looks = study.arms, _looks(study)
     figure, axes = _new_figure(1, 2, 9, 1.4 + 0.36 * len(arms), sharey=True)
     for ax, split, title in zip(axes[0], ("valid", "test"), ("validation", "test"), strict=True):
         for y, arm in enumerate(arms):
             values = study.perplexities(arm, split)
             ax.plot(values, [y] * len(values), ls="", ms=6, alpha=0.6, **looks[arm])
             ax.plot([statistics.fmean(values)] * 2, [y - 0.3, y + 0.3], color=looks[arm]["color"], lw=2)
-        for reference in study.settings["references"]:
-            if split in reference and study.comparable:
+        for reference in study.references:
+            if split in reference and comparable(study):
                 ax.axvline(reference[split], color="#808080", lw=0.8, ls=(0, (2, 3)))
         ax.set_xlabel(f"{title} perplexity")
         ax.grid(axis="y", visible=False)
     axes[0, 0].set_yticks(range(len(arms)), arms)
     axes[0, 0].invert_yaxis()
-    dotted = "; dotted: published" if study.comparable else ""
+    dotted = "; dotted: published" if comparable(study) else ""
     figure.suptitle(f"Perplexity: a mark a seed, a bar the mean{dotted}", x=0.01, ha="left", fontsize=11)
     return figure
 
 
-def _training(study: LanguageStudy):
-    logs = {
-        arm: [read_log(study.folder / arm / f"seed{record['seed']}" / "log.jsonl") for record in records]
-        for arm, records in study.records.items()
-    }
+def _training(study: Study):
+    logs = {arm: study.of("", arm) for arm in study.arms}
     # one epoch is a row of points that the table has
-    curves = any(len(_lines(log, "epoch")) > 1 for seeds in logs.values() for log in seeds)
+    curves = any(len(log.lines("epoch")) > 1 for seeds in logs.values() for log in seeds)
     figure, axes = _new_figure(1, 2 if curves else 1, 10 if curves else 7, 4.0)
     left, right = axes[0, 0], axes[0, -1]
     for number, (arm, look) in enumerate(_looks(study).items()):
-        steps = [[(s["update"], s["loss"]) for s in _lines(log, "step") if s["loss"] is not None] for log in logs[arm]]
+        steps = [[(s["update"], s["loss"]) for s in log.lines("step") if s["loss"] is not None] for log in logs[arm]]
         whole = min(map(len, steps))
         updates, losses = np.array([seed[:whole] for seed in steps]).transpose(2, 0, 1)
         style = "--" if number >= len(COLOURS) else "-"
         left.plot(updates[0], losses.mean(0), lw=1.3, ls=style, color=look["color"], label=None if curves else arm)
         for i, log in enumerate(logs[arm] if curves else []):
-            points = [(e["epoch"], e["dev_perplexity"]) for e in _lines(log, "epoch")]
+            points = [(e["epoch"], e["dev_perplexity"]) for e in log.lines("epoch")]
             right.plot(*zip(*points, strict=True), lw=1, ms=4.5, ls=style, label=None if i else arm, **look)
     left.set_xlabel("update")
     left.set_ylabel("training loss of a batch, nats, mean over seeds")
-    entropy = next(iter(study.records.values()))[0]["data"]["unigram_entropy"]
+    entropy = study.trainings[0].record.subject.data["unigram_entropy"]
     left.axhline(entropy, color="#808080", lw=0.8, ls=(0, (2, 3)))
     left.annotate(
         "unigram entropy", (1, entropy), xycoords=("axes fraction", "data"), xytext=(-2, 2), textcoords="offset points",
@@ -395,12 +301,8 @@ def _training(study: LanguageStudy):
     return figure
 
 
-def _lines(log: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [line for line in log if line["kind"] == kind]
-
-
-def _pairs(study: LanguageStudy):
-    arms = [arm for arm in study.records if _layers(study, arm, "end")]
+def _pairs(study: Study):
+    arms = [arm for arm in study.arms if _layers(study, arm, "end")]
     if not arms:
         return None
     looks = _looks(study)

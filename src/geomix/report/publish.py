@@ -16,13 +16,11 @@ from geomix.files import read_object, write_text
 from geomix.report.build import build_report
 from geomix.report.language import build_report as build_language_report
 from geomix.report.names import figure_files, is_speech
-from geomix.report.study import Study
 from geomix.report.tables import render_text
-from geomix.settings import language_trainings_of
 from geomix.speech.manifest import read_lines, read_manifest
 from geomix.speech.scoring import read_score
+from geomix.training.results import LANGUAGE, Study, studies_in
 
-LANGUAGE = "language"
 # what is copied of a training's folder: all but weights and features
 KINDS = (".json", ".jsonl", ".tsv", ".csv", ".md", ".yaml", ".txt", ".svg", ".png")
 NAMES = ("text", "tokenizer.model", "mixer_source.py")
@@ -40,12 +38,6 @@ class Publication:
     remarks: list[str] = field(default_factory=list)
 
 
-def parts_of(folder: str | os.PathLike) -> list[Path]:
-    """The folders of a run that hold a study: its own (speech, or a language study's) and `language` in it."""
-    folder = Path(folder)
-    return [place for place in (folder, folder / LANGUAGE) if (place / "study.json").is_file()]
-
-
 @dataclass(frozen=True)
 class Rebuilt:
     """The files of a report that was made anew, relative to its folder, and what a terminal shows of it."""
@@ -61,7 +53,7 @@ def rebuild(part: Path, out: Path) -> Rebuilt:
     if is_speech(settings):
         return Rebuilt([*PAGES, *figures], render_text(build_report(part, out)))
     build_language_report(part, out)
-    return Rebuilt([*PAGES, "comparisons.json", *figures], (out / "tables.md").read_text(encoding="utf-8"))
+    return Rebuilt([*PAGES, *figures], (out / "tables.md").read_text(encoding="utf-8"))
 
 
 def differing(part: Path) -> tuple[list[str], str]:
@@ -87,7 +79,7 @@ def publish_run(
     `replace`, which keeps in it the study that this run does not publish.
     """
     folder, out = Path(folder), Path(out)
-    parts = parts_of(folder)
+    parts = studies_in(folder)
     if not parts:
         raise UserError(
             f"{folder}: no study.json here or in {LANGUAGE}/, so no speech or language study to check: name another run, "
@@ -95,7 +87,7 @@ def publish_run(
         )
     if out.exists() and not replace:
         raise UserError(f"{out}: is there already: add --replace to publish in its place, or name another with --out")
-    if out.exists() and not parts_of(out) and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and not studies_in(out) and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: holds no published run that could be replaced: name another place with --out")
     publication, published = Publication(out), set()
     with _beside(out) as building:
@@ -218,9 +210,11 @@ def _speech_trainings(part: Path) -> list[Path]:
 
 
 def _language_trainings(part: Path, settings: dict[str, Any]) -> list[Path]:
-    places = [part / arm / f"seed{seed}" for arm, seed in language_trainings_of(settings)]
-    gate = settings["gate"] or {"seeds": ()}
-    places += [part / gate["arm"] / f"seed{seed}" for seed in gate["seeds"]]
+    study = Study.read(part)
+    gate = study.gate or {"seeds": ()}
+    places = [t.folder for t in study.trainings] + [
+        study.trained("", gate["arm"], seed).folder for seed in gate["seeds"]
+    ]
     places = list(dict.fromkeys(places))
     for place in places:
         _there([place / name for name in ("record.json", "log.jsonl", "diagnostics.json")])

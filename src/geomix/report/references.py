@@ -11,9 +11,8 @@ from typing import Any
 
 from geomix.errors import UserError
 from geomix.files import read_object, write_text
-from geomix.report.study import by_speaker
 from geomix.report.text import markdown_table
-from geomix.speech.scoring import read_score
+from geomix.speech.scoring import by_speaker, read_score
 from geomix.statistics import bootstrap_rate
 
 

@@ -13,12 +13,13 @@ import numpy as np
 
 from geomix.errors import UserError
 from geomix.report import agreement
-from geomix.report.comparisons import FEW_SPEAKERS
-from geomix.report.study import Study, Trained, by_speaker
-from geomix.report.targets import gate_line, outcome_mark, spoken
 from geomix.report.text import aligned_table, interval_text, markdown_table
-from geomix.speech.scoring import Counts
+from geomix.speech.comparison import FEW_SPEAKERS
+from geomix.speech.scoring import Counts, by_speaker, read_score
 from geomix.statistics import Interval, bootstrap_rate
+from geomix.statistics.targets import gate_line, outcome_mark, spoken
+from geomix.training.record import SpeechPart
+from geomix.training.results import Study, Trained
 
 CSV_COLUMNS = (
     "corpus", "track", "arm", "set", "seeds", "speakers", "params", "unmatched", "wer", "wer_low", "wer_high", "cer",
@@ -50,11 +51,11 @@ class Row:
 
     @property
     def params(self) -> int:
-        return self.trained[0].record["parameters"]
+        return self.trained[0].record.subject.parameters
 
     @property
     def unmatched(self) -> bool:
-        return bool(self.trained[0].record.get("unmatched"))
+        return self.trained[0].record.subject.unmatched
 
 
 @dataclass(frozen=True)
@@ -111,13 +112,10 @@ def collect_rows(study: Study, *, partial: bool) -> tuple[tuple[Row, ...], dict[
 
 
 def _row(study: Study, track: str, arm: str, name: str, trained: list[Trained]) -> Row:
-    scores = [t.score(name) for t in trained]
-    errors, words = by_speaker(scores, [f"{t.folder}/score/{name}.tsv" for t in trained])
+    scores = [read_score(t.score_path(name)) for t in trained]
+    errors, words = by_speaker(scores, [str(t.score_path(name)) for t in trained])
     if not words.sum():
-        raise UserError(f"{trained[0].folder}/score/{name}.tsv: its reference has no words: a rate needs some")
-    for t in trained:
-        if not isinstance(t.record.get("parameters"), int):
-            raise UserError(f"{t.folder / 'record.json'}: has no `parameters`: run the training step again")
+        raise UserError(f"{trained[0].score_path(name)}: its reference has no words: a rate needs some")
     total = sum((s.words for s in scores), Counts())
     characters = sum((s.characters for s in scores), Counts())
     return Row(
@@ -266,14 +264,15 @@ def _cost_table(results: Results) -> tuple[list[str], list[list[str]]]:
     ]  # fmt: skip
     lines = []
     for track, arm, trained in _by_arm(results):
-        records = [t.record for t in trained]
-        mean = lambda key, scale=1.0, records=records: _mean_of([r.get(key) for r in records], scale)
+        speech, courses = [_speech(t) for t in trained], [t.record.course for t in trained]
+        mean = lambda parts, name, scale=1.0: _mean_of([getattr(part, name) for part in parts], scale)
         lines.append(
             [
-                track, arm, f"{records[0]['parameters']:,}", mean("flops_per_audio_second", 1e-9),
-                mean("audio_seconds_per_second"), mean("mfu", 100), mean("peak_memory_bytes", 2**-30),
-                mean("wall_seconds", 1 / 3600), mean("epochs"), mean("updates"),
-                ", ".join(sorted({str(r.get("device", "-")) for r in records})),
+                track, arm, f"{trained[0].record.subject.parameters:,}", mean(speech, "flops_per_audio_second", 1e-9),
+                mean(speech, "audio_seconds_per_second"), mean(courses, "mfu", 100),
+                mean(courses, "peak_memory_bytes", 2**-30), mean(courses, "wall_seconds", 1 / 3600),
+                mean(courses, "epochs"), mean(courses, "updates"),
+                ", ".join(sorted({t.record.origin.device for t in trained})),
             ]
         )  # fmt: skip
     return header, lines
@@ -304,12 +303,12 @@ def warnings(results: Results) -> list[str]:
             if warning.startswith("only the"):
                 found.append(f"{entry['a']} - {entry['b']} on {entry['set']} ({entry['track']}): {warning}.")
     for what, value in (
-        ("nondeterministic operations", lambda t: ", ".join(t.record.get("nondeterministic_ops") or [])),
+        ("nondeterministic operations", lambda t: ", ".join(t.record.course.nondeterministic_ops or [])),
         ("training utterances dropped", _dropped),
         ("averaging", lambda t: t.averaging_note),
         (
             "trained from a working tree with uncommitted code",
-            lambda t: t.record.get("dirty") and str(t.record["commit"])[:10],
+            lambda t: t.record.origin.dirty and str(t.record.origin.commit)[:10],
         ),
     ):
         found += _about_trainings(results, what, value)
@@ -336,16 +335,23 @@ def _about_trainings(results: Results, what: str, value: Callable[[Trained], str
 
 
 def _dropped(trained: Trained) -> str:
-    reasons = trained.record.get("dropped") or {}
-    counts = {reason: value if isinstance(value, int) else len(value) for reason, value in reasons.items()}
-    return ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in sorted(counts.items()) if count)
+    found = _speech(trained).dropped
+    counts = {"too long": found.too_long, "too short": len(found.too_short)}
+    return ", ".join(f"{count} {reason}" for reason, count in counts.items() if count)
+
+
+def _speech(trained: Trained) -> SpeechPart:
+    """What the record of a speech training says besides; `UserError` for a language model's."""
+    if not isinstance(part := trained.record.domain, SpeechPart):
+        raise UserError(f"{trained.folder / 'record.json'}: is not of speech recognition: run the training step again")
+    return part
 
 
 def _data_lines(results: Results) -> list[str]:
     """Utterances, hours and speed histogram of the training data, as the records have them."""
     seen = Counter()
     for t in results.trained:
-        data = t.record.get("data") or {}
+        data = t.record.subject.data
         histogram = ", ".join(
             f"{factor} x {count:,}" for factor, count in sorted((data.get("speed_histogram") or {}).items())
         )

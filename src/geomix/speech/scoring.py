@@ -17,6 +17,7 @@ from pathlib import Path
 
 # The compiled half of kaldialign. Its Python half sorts the symbols of every pair anew and takes twice the time.
 import _kaldialign
+import numpy as np
 
 from geomix.errors import UserError
 from geomix.files import write_json, write_text
@@ -288,3 +289,25 @@ def read_score(tsv_path: str | os.PathLike) -> Score:
             raise UserError(f"{path}: line {number} is damaged ({error}): score this set again") from None
         rows.append(row)
     return Score(tuple(rows), path.stem)
+
+
+def by_speaker(scores: list[Score], names: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Word errors (scores, speakers) and reference words (speakers,) of several scores of one set.
+
+    `names` are what errors call the scores. All must have the same utterances, speakers and reference words, and
+    know their speakers: `UserError` otherwise.
+    """
+    first = [(u.id, u.speaker, u.words.reference) for u in scores[0].utterances]
+    speakers = sorted({speaker for _, speaker, _ in first})
+    if "" in speakers:
+        raise UserError(f"{names[0]}: its speakers are not known: score it again with utt2spk")
+    column = {speaker: i for i, speaker in enumerate(speakers)}
+    errors, words = np.zeros((len(scores), len(speakers))), np.zeros(len(speakers))
+    for _, speaker, count in first:
+        words[column[speaker]] += count
+    for row, (score, name) in enumerate(zip(scores, names, strict=True)):
+        if [(u.id, u.speaker, u.words.reference) for u in score.utterances] != first:
+            raise UserError(f"{name} and {names[0]} were scored against different references: score both again")
+        for u in score.utterances:
+            errors[row, column[u.speaker]] += u.words.errors
+    return errors, words

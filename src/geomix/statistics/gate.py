@@ -32,17 +32,18 @@ def gate_verdict(
     *,
     arm: str,
     sources: Mapping[str, str | None] | None = None,
+    unit: str = "% WER",
 ) -> GateVerdict:
-    """Compare measured WERs with targets, set by set (all in %); `sources` say where each target's number is published.
+    """Compare measured errors with targets, set by set (all in `unit`); `sources` say where each target's number is published.
 
-    One-sided: a set passes when its WER is at most target + tolerance, so better than the target passes. All sets
+    One-sided: a set passes when its error is at most target + tolerance, so better than the target passes. All sets
     that have a target must pass; one without a measurement or a tolerance is a `ValueError`.
     """
     if not target:
-        raise ValueError("the gate has no target: name a WER for at least one set")
+        raise ValueError("the gate has no target: name one for at least one set")
     parts, passed = [], True
     for name, aim in target.items():
-        for what, table in (("measured WER", measured), ("tolerance", tolerance)):
+        for what, table in (("measured value", measured), ("tolerance", tolerance)):
             if name not in table:
                 raise ValueError(f"the gate has no {what} for {name}: it has a target, so give one")
         over = measured[name] - aim - tolerance[name]
@@ -50,7 +51,7 @@ def gate_verdict(
         good = over <= 1e-9
         passed &= good
         parts.append(
-            f"{measured[name]:.2f} % WER on {name} (target {aim:g} + {tolerance[name]:g}"
+            f"{measured[name]:.2f} {unit} on {name} (target {aim:g} + {tolerance[name]:g}"
             + ("" if good else f", missed by {over:.2f}")
             + ")"
         )

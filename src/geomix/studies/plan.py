@@ -259,7 +259,7 @@ def _jobs(config: Mapping[str, Any], trainings: list[Training], anchors: list[Tr
         "features": len(corpus["speed_factors"]) + len(splits) - 1,
         "normalisation": 1,
         "tokenizer": 1,
-        "describe_study": 1,
+        "describe": 1,
         "train": len(everything) - espnet,
         "average": len(everything) - espnet - own_mixers,
         "average_own_mixer": own_mixers,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import math
 import platform
 import subprocess
@@ -22,6 +23,7 @@ from geomix.files import read_object, write_json
 
 if TYPE_CHECKING:
     import torch
+    from pydantic import TypeAdapter
 
     from geomix.training.meter import Summary
 
@@ -210,15 +212,22 @@ def plain_part(part: Any) -> dict[str, Any]:
 
 def parse_part(part: type[T], values: Mapping[str, Any], path: Path) -> T:
     """A part of a record from JSON values, among which other keys may stand; `path` is named when one is wrong."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     names = {field.name for field in dataclasses.fields(part)}
     try:
-        return TypeAdapter(part).validate_python({key: value for key, value in values.items() if key in names})
+        return _adapter(part).validate_python({key: value for key, value in values.items() if key in names})
     except ValidationError as error:
         wrong = error.errors()[0]
         key = ".".join(map(str, wrong["loc"]))
         raise UserError(f"{path}: {key}: {wrong['msg']}: remove it and run the step that makes it again") from None
+
+
+@functools.cache
+def _adapter(part: type) -> TypeAdapter:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(part)
 
 
 def code_version(root: Path | None = None) -> dict[str, Any]:

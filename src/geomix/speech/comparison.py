@@ -1,19 +1,14 @@
-"""Differences between systems, with what is known about their uncertainty."""
+"""Two systems on one evaluation set: the difference in word error rate, with what is known about its uncertainty."""
 
 from __future__ import annotations
 
-import os
-from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from geomix.errors import UserError
-from geomix.files import write_json
-from geomix.report.study import Study, by_speaker
-from geomix.speech.scoring import Score
-from geomix.statistics import crossed_t_interval, holm, mapsswe, paired_bootstrap
+from geomix.speech.scoring import Score, by_speaker
+from geomix.statistics import crossed_t_interval, mapsswe, outcome, paired_bootstrap, side_of
 
 FEW_SPEAKERS = 20
 METHOD = (
@@ -55,11 +50,11 @@ def compare_systems(
     single = [name for name, arm in zip(names, (a, b), strict=True) if len(arm) == 1]
     if single:
         warnings.append(f"one seed of {' and of '.join(single)}: no variation between seeds in the interval")
-    sides = [np.sign(i.low) if i.low * i.high > 0 else 0.0 for i in (percentile, t)]
+    intervals = [(interval.low, interval.high) for interval in (percentile, t)]
+    sides = [side_of(*interval) for interval in intervals]
     if sides[0] != sides[1]:
-        held = ("t-interval", "percentile interval")[bool(sides[0] == 0)]
+        held = ("t-interval", "percentile interval")[sides[0] == 0]
         warnings.append(f"only the {held} holds zero: called a tie")
-    side = sides[0] if sides[0] == sides[1] else 0.0
     return {
         "difference": percentile.estimate,
         "low": _number(percentile.low),
@@ -78,49 +73,10 @@ def compare_systems(
         "seeds_b": len(b),
         "resamples": resamples,
         "method": METHOD,
-        "verdict": {-1.0: "a better", 1.0: "b better", 0.0: "tie"}[side],
+        "verdict": outcome(intervals),
         "warnings": warnings,
     }
 
 
 def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
-
-
-def compare_study(folder: str | os.PathLike, *, partial: bool = False, write: bool = True) -> list[dict[str, Any]]:
-    """Compare all pairs of a study's arms on all its sets and tracks; write `<folder>/comparisons.json`.
-
-    A planned contrast (a, b) keeps its order; every other pair is marked `planned: false`. Sets on which epochs were
-    selected are compared too, but stand outside Holm's family and say so. `partial` takes the arms and seeds that are
-    there; otherwise a score that is missing is a `UserError` that names it.
-    """
-    study = Study.read(folder)
-    planned = [pair for pair in study.planned if set(pair) <= set(study.arms)]
-    pairs = [
-        *planned,
-        *(p for p in combinations(study.arms, 2) if p not in planned and p[::-1] not in planned),
-    ]
-    entries = []
-    for track in study.tracks:
-        for name in study.sets:
-            scores: dict[str, dict[int, Score]] = {}
-            for arm in study.arms:
-                runs = [study.trained(track, arm, seed) for seed in study.seeds(track)]
-                if partial:
-                    runs = [run for run in runs if not run.missing([name])]
-                scores[arm] = {run.seed: run.score(name) for run in runs}
-            for a, b in pairs:
-                if scores[a] and scores[b]:
-                    entry = compare_systems(scores[a], scores[b], (a, b), resamples=study.resamples, seed=study.seed)
-                    if name not in study.test_sets:
-                        entry["warnings"].append("epochs were selected on this set")
-                    entries.append(
-                        {"track": track, "set": name, "a": a, "b": b, "planned": (a, b) in planned, "holm_p": None}
-                        | entry
-                    )
-        family = [e for e in entries if e["track"] == track and e["planned"] and e["set"] in study.test_sets]
-        for entry, p in zip(family, holm([np.nan if e["p"] is None else e["p"] for e in family]), strict=True):
-            entry["holm_p"] = _number(p)
-    if write:
-        write_json(Path(folder) / "comparisons.json", entries)
-    return entries

@@ -6,30 +6,35 @@ import csv
 import io
 import os
 import re
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from geomix.errors import UserError
 from geomix.files import read_object, write_json, write_text
-from geomix.report.targets import chained, seeds_named, short_aim, sources_of
-from geomix.statistics import gate_verdict
+from geomix.statistics.targets import chained, seeds_named, short_aim
+from geomix.studies.base import Kind
+from geomix.training.results import Trained
 
 
-def measure_anchor(folder: str | os.PathLike, gate: Mapping[str, Any]) -> dict[str, Any]:
+def measure_anchor(
+    kind: Kind, folder: str | os.PathLike, gate: Mapping[str, Any] | None, corpus: str = ""
+) -> dict[str, Any]:
     """Measure the gate's own arm against its targets; write `<folder>/anchor.json` and return it.
 
-    `gate` is the configuration's: {track, arm, seeds, targets: [{set, wer, tolerance, source}], mode, fallback}; `source`
-    may be absent or null. The measured WER of a set is the corpus WER, its mean where the gate names several seeds. The
-    file has track, arm, seeds, sets, target, tolerance, sources, measured, passed and sentence: where `passed` is false
-    the gate's fallback, if there is one, is to be trained.
+    `gate` is the configuration's: arm, seeds, mode, fallback, track where the study has tracks, and the targets that the kind's
+    metric judges; `corpus` is the name of the data. A measured value is the mean over the gate's seeds. The file has what names the trainings, what the metric
+    says of the targets, passed and sentence: where `passed` is false the gate's fallback, if there is one, is to be trained.
     """
-    anchor = _measure(Path(folder), _there(gate, folder))
+    anchor = _measure(kind, Path(folder), _there(gate, folder), corpus)
     write_json(Path(folder) / "anchor.json", anchor)
     return anchor
 
 
-def measure_parity(folder: str | os.PathLike, gate: Mapping[str, Any]) -> dict[str, Any]:
+def measure_parity(
+    kind: Kind, folder: str | os.PathLike, gate: Mapping[str, Any] | None, corpus: str = ""
+) -> dict[str, Any]:
     """Measure the gate's arm, and its fallback where that arm missed, against their targets; write `<folder>/parity.json`.
 
     `gate` is as `measure_anchor` takes it. parity.json has what anchor.json has and fallback (the same of the fallback;
@@ -37,10 +42,10 @@ def measure_parity(folder: str | os.PathLike, gate: Mapping[str, Any]) -> dict[s
     names the arm that did (the fallback's where only that one did, null for none).
     """
     folder, gate = Path(folder), _there(gate, folder)
-    measured = _measure(folder, gate)
+    measured = _measure(kind, folder, gate, corpus)
     fallback = None
     if not measured["passed"] and gate.get("fallback"):
-        fallback = _measure(folder, gate["fallback"])
+        fallback = _measure(kind, folder, gate["fallback"], corpus)
     reached = [anchor["arm"] for anchor in (measured, fallback) if anchor and anchor["passed"]]
     parity = {**measured, "fallback": fallback, "anchor": reached[0] if reached else None, "mode": gate["mode"]}
     parity["sentence"] = chained([anchor["sentence"] for anchor in (measured, fallback) if anchor], parity)
@@ -55,33 +60,16 @@ def _there(gate: Mapping[str, Any] | None, folder: str | os.PathLike) -> Mapping
     return gate
 
 
-def _measure(folder: Path, anchor: Mapping[str, Any]) -> dict[str, Any]:
-    targets = {t["set"]: t["wer"] for t in anchor["targets"]}
-    tolerance = {t["set"]: t["tolerance"] for t in anchor["targets"]}
-    measured = {}
-    for name in targets:
-        rates = []
-        for seed in anchor["seeds"]:
-            path = folder / anchor["track"] / anchor["arm"] / f"seed{seed}" / "score" / f"{name}.json"
-            rate = read_object(path).get("words", {}).get("rate")
-            if rate is None:
-                raise UserError(f"{path}: has no word error rate: score {name} against a reference that has words")
-            rates.append(rate)
-        measured[name] = sum(rates) / len(rates)
-    sources = sources_of(anchor)
-    verdict = gate_verdict(measured, targets, tolerance, arm=anchor["arm"], sources=sources)
-    return {
-        "track": anchor["track"],
-        "arm": anchor["arm"],
-        "seeds": list(anchor["seeds"]),
-        "sets": list(targets),
-        "target": targets,
-        "tolerance": tolerance,
-        "sources": sources,
-        "measured": measured,
-        "passed": verdict.passed,
-        "sentence": verdict.sentence,
+def _measure(kind: Kind, folder: Path, anchor: Mapping[str, Any], corpus: str) -> dict[str, Any]:
+    track, arm, seeds = anchor.get("track", ""), anchor["arm"], list(anchor["seeds"])
+    trainings = [Trained(folder / track / arm / f"seed{seed}", track, arm, seed) for seed in seeds]
+    measured = {
+        name: statistics.fmean(kind.metric.value(trained, name) for trained in trainings)
+        for name in kind.metric.judged_sets(anchor)
     }
+    judged = kind.metric.judge(anchor, measured, corpus)
+    named = ({"track": track} if track else {}) | {"arm": arm, "seeds": seeds}
+    return {**named, **judged.said, "passed": judged.verdict.passed, "sentence": judged.verdict.sentence}
 
 
 def pass_gate(path: str | os.PathLike) -> str:

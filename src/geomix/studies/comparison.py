@@ -1,0 +1,104 @@
+"""The comparison of a study's arms, for any metric; and the one of metrics that have a number a seed."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from geomix.statistics import holm, outcome, t_interval_log_perplexity
+from geomix.studies.base import Kind, Metric
+from geomix.training.results import Study, Trained
+
+
+def compare_study(kind: Kind, folder: str | os.PathLike, *, partial: bool = False) -> list[dict[str, Any]]:
+    """Compare all pairs of a study's arms on all its sets and tracks: the content of comparisons.json.
+
+    A planned contrast (a, b) keeps its order; every other pair is marked `planned: false`. Sets on which epochs were
+    selected are compared too, but stand outside Holm's family and say so. `partial` takes the arms and seeds that are
+    there; otherwise a measurement that is missing is a `UserError` that names it.
+    """
+    study, metric = Study.read(folder), kind.metric
+    entries = []
+    for track in study.tracks:
+        of_track = []
+        for name in study.sets:
+            found = {arm: _measured(metric, study.of(track, arm), name, partial) for arm in study.arms}
+            for a, b, planned in contrasts(study):
+                if not (found[a] and found[b]):
+                    continue
+                head = {"track": track} if track else {}
+                head |= {"set": name, "a": a, "b": b, "planned": planned}
+                entry = metric.compare(found[a], found[b], (a, b), study)
+                if metric.corrected:
+                    head["holm_p"] = None
+                    if name not in study.test_sets:
+                        entry["warnings"].append("epochs were selected on this set")
+                of_track.append(head | entry)
+        if metric.corrected:
+            _correct([e for e in of_track if e["planned"] and e["set"] in study.test_sets])
+        entries += of_track
+    return entries
+
+
+def contrasts(study: Study) -> Iterator[tuple[str, str, bool]]:
+    """(a, b, planned) of all pairs of a study's arms, the planned ones first."""
+    planned = [pair for pair in study.planned if set(pair) <= set(study.arms)]
+    yield from ((*pair, True) for pair in planned)
+    for pair in combinations(study.arms, 2):
+        if pair not in planned and pair[::-1] not in planned:
+            yield (*pair, False)
+
+
+def _measured(metric: Metric, trainings: list[Trained], name: str, partial: bool) -> dict[int, Any]:
+    """{seed: measurement} on a set; of the trainings that are there alone where `partial`."""
+    if partial:
+        there = lambda t: not t.missing([]) and (t.folder / metric.file.format(set=name)).is_file()
+        trainings = [trained for trained in trainings if there(trained)]
+    return {trained.seed: metric.read(trained, name) for trained in trainings}
+
+
+def _correct(family: list[dict[str, Any]]) -> None:
+    """Put Holm's p into the entries of a family."""
+    adjusted = holm([np.nan if entry["p"] is None else entry["p"] for entry in family])
+    for entry, p in zip(family, adjusted, strict=True):
+        entry["holm_p"] = p if math.isfinite(p) else None
+
+
+def compare_ratios(
+    a: Mapping[int, float], b: Mapping[int, float], names: tuple[str, str], method: str
+) -> dict[str, Any]:
+    """Compare two arms by a positive number a seed, of which less is better: the ratio a / b of geometric means.
+
+    With two seeds a side it has a t-interval (`low`, `high`) and Welch's.
+    """
+    values_a, values_b = list(a.values()), list(b.values())
+    entry = {
+        "seeds_a": len(values_a),
+        "seeds_b": len(values_b),
+        "log_difference": float(np.mean(np.log(values_a)) - np.mean(np.log(values_b))),
+        "method": method,
+    }
+    entry["ratio"] = float(np.exp(entry["log_difference"]))
+    if min(len(values_a), len(values_b)) < 2:
+        return {**entry, "verdict": outcome([]), "warnings": ["an arm of one seed: not a measured difference"]}
+    t = t_interval_log_perplexity(values_a, values_b)
+    welch = t_interval_log_perplexity(values_a, values_b, welch=True)
+    return {
+        **entry,
+        "low": t.low,
+        "high": t.high,
+        "standard_error": t.log.standard_error,
+        "df": t.log.df,
+        "p": t.log.p,
+        "welch_low": welch.low,
+        "welch_high": welch.high,
+        "welch_df": welch.log.df,
+        "welch_p": welch.log.p,
+        "verdict": outcome([(t.low, t.high)], names, null=1.0),
+        "warnings": [],
+    }
