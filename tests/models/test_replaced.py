@@ -8,8 +8,9 @@ from geomix.algebra import Algebra
 from geomix.algebra.operations import bilinear, product
 from geomix.errors import UserError
 from geomix.models.architectures import model_config
+from geomix.models.config.maps import table_of
 from geomix.models.config.transformer_lm import LanguageModelConfig
-from geomix.models.layers.maps import AlgebraLinear, make_map, table_of
+from geomix.models.layers.maps import AlgebraLinear, make_map
 from geomix.models.saved import load_model, save_model
 from geomix.models.transformer_lm import TransformerLM, load_language_model, save_language_model
 from geomix.settings.replacements import FeedForward, LinearMap, in_words

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from geomix.settings.arms import LanguageArm, SpeechArm
 from geomix.settings.base import Count, Name, Names, NotNegative, Positive, Section, Seeds, Unique, key
-from geomix.settings.language import LanguageComparison, LanguageModel, LanguageTraining, Text
+from geomix.settings.language import LanguageComparison, LanguageModel, LanguageStudy, LanguageTraining, Text
 from geomix.settings.study import Comparison
 
 Task = Literal[
@@ -92,14 +92,16 @@ class AlgebraLanguage(Section):
     training: AlgebraTraining = key({}, "how it is trained")
 
 
-class ComponentsStudy(Section):
+class ComponentsStudy(LanguageStudy):
     """What phase 2 runs."""
 
     arms: Names = key(
         ["scalar", "embeddings", "embeddings_graded", "qk", "positions", "rope", "values"],
-        "arms that are trained and compared; `scalar` is the baseline", "train compare report",
+        "arms that are trained and compared", "train compare report",
     )  # fmt: skip
-    seeds: Seeds = key([0, 1, 2], "seeds of each arm", "train compare report")
+    baseline: Name | None = key(
+        "scalar", "arm to whose size the others are matched within 5 %; null: sizes are not compared", "compare report"
+    )
 
 
 class Components(Section):
@@ -110,15 +112,19 @@ class Components(Section):
     comparison: LanguageComparison = key({}, "which differences were planned")
 
 
-class ArchitecturesStudy(Section):
+class ArchitecturesStudy(LanguageStudy):
     """What phase 3 runs."""
 
     arms: Names = key(
         ["ordinary", "wide_scalar", "low_rank", "complex", "quaternion", "grouped", "clifford", "shuffled",
          "clifford_two_sided", "shuffled_two_sided", "scalar_flops"],
-        "arms that are trained and compared; `wide_scalar` is the baseline", "train compare report",
+        "arms that are trained and compared", "train compare report",
     )  # fmt: skip
-    seeds: Seeds = key([0, 1, 2], "seeds of each arm", "train compare report")
+    baseline: Name | None = key(
+        "wide_scalar",
+        "arm to whose size the others are matched within 5 %; null: sizes are not compared",
+        "compare report",
+    )
 
 
 class Architectures(Section):

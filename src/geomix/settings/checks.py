@@ -120,7 +120,10 @@ def _check_language(where: str, language: Mapping[str, Any]) -> None:
     arms, gate, planned = language["arms"], language["gate"], language["comparison"]["planned"]
     if not arms:
         return
-    _known(f"{where}.study.arms", language["study"]["arms"], arms)
+    study = language["study"]
+    _known(f"{where}.study.arms", study["arms"], arms)
+    if study["baseline"] is not None:
+        _known(f"{where}.study.baseline", [study["baseline"]], study["arms"], "among the study's arms")
     _known(f"{where}.comparison.planned", [name for pair in planned for name in pair], arms)
     check_planned(f"{where}.comparison.planned", planned)
     if gate is not None:
@@ -180,15 +183,14 @@ def _check_algebra(config: Mapping[str, Any]) -> None:
         raise UserError(
             f"config: algebra.representation.arms leaves out {', '.join(missing)}, which the decision rule or phase 4 needs: add them"
         )
-    for phase, baseline in (("components", "scalar"), ("architectures", "wide_scalar"), ("speech", "wide_scalar")):
-        if (study := algebra[phase]["study"]) and baseline not in study["arms"]:
-            raise UserError(
-                f"config: algebra.{phase}.study.arms leaves out {baseline!r}, the baseline of its table: add it"
-            )
     for phase in ("components", "architectures"):
         _check_language(f"algebra.{phase}", phase_study(config, phase))
     if speech := speech_phase_study(config):
         _known("algebra.speech.study.arms", speech["study"]["arms"], speech["arms"])
+        if "wide_scalar" not in speech["study"]["arms"]:
+            raise UserError(
+                "config: algebra.speech.study.arms leaves out 'wide_scalar', the baseline of its page: add it"
+            )
         planned = speech["comparison"]["planned"]
         _known("algebra.speech.comparison.planned", [name for pair in planned for name in pair], speech["arms"])
         check_planned("algebra.speech.comparison.planned", planned)

@@ -36,8 +36,7 @@ class LinearMap(Section):
 
     map: MapName = key(
         "dense",
-        "dense; low_rank: two thin maps; grouped: diagonal blocks, shuffled; complex, quaternion, clifford: one number of the "
-        "algebra for each pair of channels; multivector: channels mixed grade by grade and sum of A x B",
+        "how a map shares its numbers: low rank, diagonal blocks, one number of an algebra a pair of channels; dense: not",
         "train report",
     )
     rank: Count | None = key(
@@ -132,7 +131,8 @@ def in_words(replaced: Mapping[str, Any]) -> list[str]:
     said = []
     for name, section in replacements_of(replaced):
         if section is not None:
-            values = {"map": section.map} if isinstance(section, LinearMap) else {}
+            first = "table" if isinstance(section, Positions) else "map"  # said whether or not it is the default
+            values = {first: getattr(section, first)} if hasattr(section, first) else {}
             values |= section.model_dump(exclude_defaults=True)
             said.append(" ".join([name, *(str(v) if k == "map" else f"{k}={v}" for k, v in values.items())]))
     return said

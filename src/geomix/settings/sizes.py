@@ -11,6 +11,8 @@ from geomix.settings.replacements import FeedForward, LanguageReplacements, Line
 
 TOLERANCE = 0.05
 """Largest deviation of a feed-forward block from the parameters of the dense one, as a fraction."""
+INNER_STEP = 4
+"""What the inner width of a low-rank block, which no algebra decides, is a multiple of."""
 ALGEBRA_VALUED = ("complex", "quaternion", "clifford")
 
 
@@ -93,7 +95,7 @@ def _nearest(spec_json: str, width: int, ff_dim: int) -> int:
         return ff_dim
     budget = _size_at(LinearMap(), width, ff_dim).parameters
     count = lambda inner: _size_at(spec, width, inner).parameters
-    by = step(spec)
+    by = INNER_STEP if spec.map == "low_rank" else step(spec)
     # sizes are linear in the inner width
     slope = (count(2 * by) - count(by)) / by
     inner = max(by, int((budget - count(by)) / slope + by) // by * by)

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geomix.algebra import Algebra
 from geomix.algebra.operations import contract_two_sided
 from geomix.algebra.tables import SignedTriplets
 from geomix.errors import UserError
+from geomix.models.config.maps import algebra_of, table_of
 from geomix.models.layers.linear import MultivectorLinear
-from geomix.seeds import derive_seed
 from geomix.settings.replacements import LinearMap
 from geomix.settings.sizes import rank
 
@@ -91,25 +90,11 @@ class FlatMultivectorLinear(MultivectorLinear):
         return super().forward(x.unflatten(-1, (self.inputs, self.algebra.dim))).flatten(-2)
 
 
-def table_of(spec: LinearMap, seed: int) -> SignedTriplets | None:
-    """The table of an algebra-valued map; a shuffled one draws its signs by seed."""
-    if spec.map not in ("complex", "quaternion", "clifford", "multivector"):
-        return None
-    table = _algebra(spec).product()
-    return table.shuffled(derive_seed("algebra", "architectures", seed) % 2**32) if spec.table == "shuffled" else table
-
-
-def _algebra(spec: LinearMap) -> Algebra:
-    if spec.map in ("complex", "quaternion"):
-        return Algebra(0, 1) if spec.map == "complex" else Algebra(3).even
-    return Algebra(*spec.signature, grades=None if spec.grades is None else tuple(sorted(spec.grades)))
-
-
 def make_map(spec: LinearMap, inputs: int, outputs: int, *, width: int, seed: int) -> nn.Module:
     """A linear map (..., inputs) to (..., outputs) with a bias, in a model of this width; `seed` draws the signs of a shuffled table."""
     table = table_of(spec, seed)
     if spec.map == "multivector":
-        algebra, bias = _algebra(spec), "scalar" if spec.grades is None or 0 in spec.grades else "none"
+        algebra, bias = algebra_of(spec), "scalar" if spec.grades is None or 0 in spec.grades else "none"
         dim = algebra.dim
         return FlatMultivectorLinear(algebra, inputs // dim, outputs // dim, spec.terms, spec.tying, bias, table)
     if table is not None:

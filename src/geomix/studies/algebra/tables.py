@@ -65,13 +65,6 @@ def tables_of(arm: str, algebra: Algebra, count: int = 1) -> list[Table]:
     raise UserError(f"arm {arm!r} has no table")
 
 
-def span_rank(triplets: SignedTriplets) -> int:
-    """Dimension of the span of the maps x -> (e_I x) e_J, of dim^2: what y = sum_t A_t x B_t can be with any number of terms."""
-    table = triplets.dense()
-    maps = np.einsum("ijm,mlk->ilkj", table, table)
-    return int(np.linalg.matrix_rank(maps.reshape(triplets.left**2, -1)))
-
-
 def anticommuting(triplets: SignedTriplets, algebra: Algebra, grade: int) -> tuple[int, int]:
     """(pairs of distinct basis blades of a grade that anticommute, pairs), within `algebra`'s components."""
     if grade not in algebra.grades:
