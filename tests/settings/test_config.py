@@ -56,7 +56,7 @@ def test_every_shipped_overlay_is_valid(overlay):
             3,
             ["algebra.architectures.arms.clifford.feed_forward", "rank", "low_rank alone"],
         ),
-        (("arms", "grassmann", "projections"), {"map": "clifford"}, ["arms.grassmann.projections", "pair has none"]),
+        (("arms", "grassmann", "projections"), {"map": "clifford"}, ["arms.grassmann", "unknown key 'projections'"]),
         (("language", "gate", "low"), 300.0, ["language.gate.low", "300", "253.6"]),
         (("training", "epochs"), 70.0, ["training.epochs", "70.0", "whole", "write 70"]),
         (("training", "max_updates"), 5.0, ["training.max_updates", "5.0", "whole"]),

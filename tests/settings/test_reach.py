@@ -9,6 +9,7 @@ from geomix.settings import load, resolve
 from geomix.settings.arms import OWN
 from geomix.settings.base import STAGES, Section
 from geomix.settings.pages import keys, reach_of
+from geomix.settings.replacements import READ_BY, LinearMap
 from geomix.settings.stages import GENERATED, stage_settings
 from tests.conftest import ROOT
 
@@ -50,6 +51,21 @@ SPECIAL = {
     "gate.fallback.targets.*.set": "dev-clean",
     "algebra.language.model.width": 128,
     "algebra.language.corpus.vocabulary": 900,
+    "arms.NAME.projections.of": ["q"],
+    "language.arms.NAME.projections.of": ["q"],
+    **{f"{study}arms.NAME.{part}.groups": 8 for study in ("", "language.") for part in ("feed_forward", "projections")},
+    **{
+        f"{study}arms.NAME.{part}.grades": [0, 1]
+        for study in ("", "language.")
+        for part in ("feed_forward", "projections", "embedding")
+    },
+    "language.arms.NAME.embedding.signature": [2, 0, 0],
+    "language.study.baseline": "transformer",
+    "algebra.components.study.baseline": None,
+    "algebra.architectures.study.baseline": None,
+    "algebra.components.comparison.planned": [["scalar", "rope"]],
+    "algebra.architectures.comparison.planned": [["clifford", "shuffled"]],
+    "algebra.speech.comparison.planned": [["clifford", "shuffled"]],
     "algebra.representation.tasks": ["rotors_spin3", "analogy"],
     "algebra.representation.arms": ["clifford", "shuffled", "gauge", "all_plus", "dense"],
     "algebra.components.study.arms": ["scalar", "rope"],
@@ -67,7 +83,7 @@ SPECIAL = {
 # keys that allow one value, or whose change makes another mixer of an arm, with other keys
 FIXED = (
     "features.mels", "arms.NAME.mixer", "arms.NAME.architecture", "language.arms.NAME.mixer", "gate.fallback.track",
-    "algebra.language.corpus.kind",
+    "algebra.language.corpus.kind", "algebra.components.arms", "algebra.architectures.arms", "algebra.speech.arms",
 )  # fmt: skip
 # the arm that is measured cannot wait for its own measurement
 MEASURED = [
@@ -169,6 +185,8 @@ def test_a_key_reaches_the_stages_that_it_names(full, key):
         before["corpus"]["kind"] = next((kind for kind, own in GENERATED.items() if name in own), "kaldi")
     if key.path.startswith("corpus.expected."):
         before["corpus"]["expected"] = {"train-clean-100": {}}
+    if {"feed_forward", "projections"} & set(key.path.split(".")[:-1]):
+        place_of(before, key).update(LinearMap(map=READ_BY.get(name, ("dense",))[-1]).model_dump())
     if key.path == "gate.track":  # else the gate's training is one of the study's on either track
         before["study"]["tracks"] = ["espnet"]
     after = copy.deepcopy(before)

@@ -161,7 +161,7 @@ class AlgebraSpeech(Section):
 
     arms: dict[Name, SpeechArm] = key({}, "arms by name, as those of `arms`", "train report")
     study: AlgebraSpeechStudy | None = key(
-        None, "what is run; null: nothing on speech", "train average decode score compare report"
+        None, "what is run; null: nothing on speech", "train average compare report"
     )
     comparison: Comparison = key({}, "which differences were planned")
     training: AlgebraSpeechTraining = key({}, "what is trained otherwise")
@@ -170,7 +170,7 @@ class AlgebraSpeech(Section):
 class AlgebraStudy(Section):
     """The algebra study, results/<run>/."""
 
-    run: Name = key("algebra", "results/<run>/ holds what it finds")
+    run: Name = key("algebra", "results/<run>/ holds what it finds", "report")
     representation: Representation = key({}, "phase 1")
     language: AlgebraLanguage = key({}, "what phases 2 and 3 train")
     components: Components = key({}, "phase 2")

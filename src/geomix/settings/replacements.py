@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from geomix.mixers.own.source import is_own
 from geomix.settings.base import Count, NotNegative, Section, Unique, key, override
 
 MapName = Literal["dense", "low_rank", "grouped", "complex", "quaternion", "clifford", "multivector"]
@@ -98,32 +99,44 @@ class Positions(Section):
     table: Literal["learned", "none"] = key("none", "learned: the model's own table; none: no table", "train report")
 
 
-class SpeechReplacements(Section):
-    """What an arm of the speech study may replace."""
+class FeedForwardReplaced(Section):
+    """What an arm with any mixer may replace."""
 
     feed_forward: FeedForward | None = override("both maps of each feed-forward module", "train report")
+
+
+class ProjectionsReplaced(Section):
+    """What an arm with attention may replace besides."""
+
     projections: Projections | None = override("attention's linear maps", "train report")
 
 
-class LanguageReplacements(SpeechReplacements):
-    """What an arm of the language study may replace."""
+class TextReplaced(Section):
+    """What an arm of a language model may replace besides."""
 
     embedding: Embedding | None = override("token embeddings as multivectors", "train report")
     positions: Positions | None = override("the learned position table", "train report")
 
 
-REPLACEABLE = tuple(LanguageReplacements.model_fields)
+class Replacements(FeedForwardReplaced, ProjectionsReplaced, TextReplaced):
+    """All that an arm replaces beside the mixer; what it does not name is None."""
+
+
+REPLACEABLE = tuple(Replacements.model_fields)
 """Keys of an arm that name what it replaces beside the mixer."""
+WITH_PROJECTIONS = ("attention", "multivector_attention")
+"""Mixers whose linear maps an arm may replace."""
 
 
 def split_replaced(arm: dict[str, Any]) -> dict[str, Any]:
-    """Take what an arm replaces beside the mixer out of its keys; {} for nothing."""
-    return {name: arm.pop(name) for name in REPLACEABLE if name in arm}
+    """Take what an arm replaces beside the mixer out of its keys; {} for nothing. Other keys of a user's own mixer are its arguments."""
+    names = FeedForwardReplaced.model_fields if is_own(arm.get("mixer")) else REPLACEABLE
+    return {name: arm.pop(name) for name in names if name in arm}
 
 
-def replacements_of(values: Mapping[str, Any] | None) -> LanguageReplacements:
+def replacements_of(values: Mapping[str, Any] | None) -> Replacements:
     """Plain values of `split_replaced` as their types; what is not named is None."""
-    return LanguageReplacements(**{name: dict(value) for name, value in (values or {}).items()})
+    return Replacements(**{name: dict(value) for name, value in (values or {}).items()})
 
 
 def in_words(replaced: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from geomix.errors import UserError
-from geomix.settings.replacements import FeedForward, LanguageReplacements, LinearMap, Projections
+from geomix.settings.replacements import FeedForward, LinearMap, Projections, Replacements
 
 TOLERANCE = 0.05
 """Largest deviation of a feed-forward block from the parameters of the dense one, as a fraction."""
@@ -116,7 +116,7 @@ def projections_size(spec: Projections | None, width: int) -> MapSize:
     return MapSize(len(spec.of) * (one.parameters - width * width - width), len(spec.of) * (one.macs - width * width))
 
 
-def added(replaced: LanguageReplacements, width: int, ff_dim: int, feed_forwards: int) -> MapSize:
+def added(replaced: Replacements, width: int, ff_dim: int, feed_forwards: int) -> MapSize:
     """What one block is larger than with nothing replaced; it has so many feed-forward modules."""
     own, ours = block_size(None, width, ff_dim), block_size(replaced.feed_forward, width, ff_dim)
     extra = projections_size(replaced.projections, width)
@@ -126,11 +126,9 @@ def added(replaced: LanguageReplacements, width: int, ff_dim: int, feed_forwards
     )
 
 
-def check_replaced(replaced: LanguageReplacements, mixer: str, width: int, ff_dim: int) -> None:
-    """`UserError` for what does not fit the mixer or the width."""
+def check_replaced(replaced: Replacements, width: int, ff_dim: int) -> None:
+    """`UserError` for what does not fit the width."""
     if replaced.projections is not None:
-        if mixer not in ("attention", "multivector_attention"):
-            raise UserError(f"projections: mixer {mixer} has none: they are attention's and multivector_attention's")
         _named("projections", lambda: projections_size(replaced.projections, width))
     if replaced.feed_forward is not None:
         _named("feed_forward", lambda: block_size(replaced.feed_forward, width, ff_dim))

@@ -15,7 +15,7 @@ from geomix.mixers.registry import MIXERS
 from geomix.settings.arms import SPEECH_ARMS, STUDY_KEYS
 from geomix.settings.base import Section, extra_of, without_before
 from geomix.settings.language import LanguageModel, LanguageTraining
-from geomix.settings.replacements import LanguageReplacements, split_replaced
+from geomix.settings.replacements import Replacements, split_replaced
 from geomix.settings.speech import Augmentation, Features, Model, Training
 
 E_BRANCHFORMER = "e_branchformer"
@@ -179,7 +179,7 @@ def _reduced_model(model: Mapping[str, Any], language: bool) -> dict[str, Any]:
         return without_before(model, _ARCHITECTURES[model["architecture"]])
     reduced = without_before(model, LanguageModel if language else Model)
     if "replaced" in model:
-        reduced["replaced"] = without_before(model["replaced"], LanguageReplacements)
+        reduced["replaced"] = without_before(model["replaced"], Replacements)
     mixer = model.get("mixer")
     if isinstance(mixer, Mapping) and mixer.get("mixer") in MIXERS:
         entry = MIXERS[mixer["mixer"]]

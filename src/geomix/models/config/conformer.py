@@ -13,7 +13,7 @@ from geomix.mixers.base import Size
 from geomix.mixers.lazy import named
 from geomix.mixers.registry import sizes_of
 from geomix.models.config.lengths import CONVOLUTIONS, SUBSAMPLINGS, subsampled_length
-from geomix.settings.replacements import LanguageReplacements, replacements_of
+from geomix.settings.replacements import Replacements, replacements_of
 from geomix.settings.sizes import added
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class ConformerConfig:
         return named(self.model)(self)
 
     @functools.cached_property
-    def replacements(self) -> LanguageReplacements:
+    def replacements(self) -> Replacements:
         """`replaced` as types."""
         return replacements_of(self.replaced)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from geomix.errors import UserError
 from geomix.mixers.registry import arguments_of
-from geomix.settings.replacements import LanguageReplacements, replacements_of
+from geomix.settings.replacements import Replacements, replacements_of
 from geomix.settings.sizes import added
 
 
@@ -59,7 +59,7 @@ class LanguageModelConfig:
         return config
 
     @functools.cached_property
-    def replacements(self) -> LanguageReplacements:
+    def replacements(self) -> Replacements:
         """`replaced` as types."""
         return replacements_of(self.replaced)
 
