@@ -12,7 +12,7 @@ from snakemake.exceptions import WorkflowError
 from geomix.errors import UserError
 from geomix.espnet_track.settings import check_study
 from geomix.interpreter import check_interpreter
-from geomix.settings import resolve
+from geomix.settings import read_layer, resolve
 
 
 configfile: "config.yaml"
@@ -24,6 +24,9 @@ os.environ.setdefault("GEOMIX_DATA", "../shared/data")
 # from here on `config` is complete: checked, with every default filled in
 try:
     check_interpreter()
+    for path in workflow.configfiles:
+        if str(path).endswith((".yaml", ".yml")):
+            read_layer(path)  # Snakemake's own reader keeps the second of two equal keys in silence
     _resolved = resolve(config)
     check_study(_resolved)
 except UserError as error:

@@ -75,6 +75,15 @@ ALG_STUDIES = {
 }
 
 
+# a Transformer of two blocks of width 64 leaves a GPU idle: the cluster's profile asks for one for train_language alone
+use rule train_language as algebra_train with:
+    wildcard_constraints:
+        study="|".join(re.escape(study.name) for study in ALG_STUDIES.values() if study.kind == "language") or "(?!)",
+
+
+ruleorder: algebra_train > train_language
+
+
 for phase, study in ALG_STUDIES.items():
 
     rule:

@@ -15,6 +15,7 @@ ESPNET_ANCHORS = [arm for arm, definition in ARMS.items() if definition.get("arc
 localrules:
     espnet_data,
     average_espnet,
+    average_espnet_own_mixer,
     score_prefix_search,
     decode_anchor,
 
@@ -135,14 +136,34 @@ rule average_espnet:
         "../workflow_scripts/espnet_average.py"
 
 
+use rule average_espnet as average_espnet_own_mixer with:
+    output:
+        model=f"{ARM}/model.safetensors",
+        config=f"{ARM}/model.yaml",
+        tokenizer=f"{ARM}/tokenizer.model",
+        tokens=f"{ARM}/tokens.txt",
+        averaging=f"{ARM}/averaging.json",
+        weights=f"{ARM}/espnet.pth",
+        options=f"{ARM}/espnet.yaml",
+        source=f"{ARM}/mixer_source.py",
+    wildcard_constraints:
+        track="espnet",
+        arm="|".join(map(re.escape, OWN_MIXERS)) or "(?!)",
+
+
+ruleorder: average_espnet_own_mixer > average_espnet
+
+
 # ESPnet's inference, at beam 1 a prefix search, and argmax-collapse of the same model in ESPnet's own code
 rule decode_espnet:
     input:
-        lambda wildcards: espnet_files(wildcards.set),
+        source=lambda wildcards: f"{ARM}/mixer_source.py" if wildcards.arm in OWN_MIXERS else [],
+        data=lambda wildcards: espnet_files(wildcards.set),
         stats=ESPNET_STATS,
         weights=f"{ARM}/espnet.pth",
         options=f"{ARM}/espnet.yaml",
         tokenizer=f"{ARM}/tokenizer.model",
+        tokens=f"{ARM}/tokens.txt",
     output:
         prefix=f"{ARM}/prefix_search/hyp/{{set}}/text",
         argmax=f"{ARM}/espnet_argmax/{{set}}/text",

@@ -20,8 +20,8 @@ from geomix.errors import UserError
 from geomix.speech.corpora import (
     check_corpus,
     demo,
+    demo_grammar,
     generate_corpus,
-    harbour,
     librispeech,
     prepare_split,
     smoke,
@@ -664,9 +664,9 @@ def test_demo_voices():
 
 def test_demo_sentences():
     random = np.random.default_rng(0)
-    sentences = [harbour.sentence(random) for _ in range(10_000)]
+    sentences = [demo_grammar.sentence(random) for _ in range(10_000)]
     words = {word for sentence in sentences for word in sentence.split()}
-    assert words == harbour.vocabulary()
+    assert words == demo_grammar.vocabulary()
     assert 200 < len(words) < 500
     assert all(re.fullmatch(r"[A-Z']+( [A-Z']+)*", sentence) for sentence in sentences)
     assert len(set(sentences)) > 5_000

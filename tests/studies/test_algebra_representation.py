@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from geomix.algebra import Algebra
 from geomix.algebra.operations import product, sandwich_matrix
-from geomix.algebra.tables import span_rank
+from geomix.algebra.structure_constants import span_rank
 from geomix.settings.algebra_jobs import ARMS
 from geomix.statistics.geometry import EARNS, TIE, decide
 from geomix.studies.algebra import arms, fixed_rotation, representation

@@ -70,6 +70,20 @@ def test_every_stage_leaves_what_it_promises(smoke):
     assert "target of our own reached" in (run / "tables.md").read_text()
 
 
+def test_every_file_is_a_declared_output(smoke):
+    """Snakemake knows of each file below data/ and results/ which rule makes it; audio is declared by its folder."""
+    stray = smoke.path("results/smoke/own/stray.txt")
+    stray.touch()
+    listed = smoke.snakemake(*SMOKE, "--cores", "1", "--list-untracked").stdout.splitlines()
+    stray.unlink()
+    unknown = {line.strip() for line in listed if line.strip().startswith(("data/", "results/"))}
+    (audio,) = (
+        path.parent.relative_to(smoke.folder) for path in smoke.path("data/smoke").glob("audio-*/settings.json")
+    )
+    folders = tuple(f"{audio}/{split}/" for split in ("train", "dev", "test"))
+    assert {path for path in unknown if not path.startswith(folders)} == {"results/smoke/own/stray.txt"}
+
+
 def test_comments_and_neutral_settings_run_nothing(smoke):
     for path in ("workflow_scripts/train.py", "rules/train.smk", "workflow_scripts/decode.py", "Snakefile"):
         text = smoke.path(path).read_text()

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from geomix.algebra.constants import constant
 from geomix.algebra.operations import safe_sqrt
-from geomix.algebra.tables import Algebra, SignedTriplets
+from geomix.algebra.structure_constants import Algebra, SignedTriplets
 
 PAIR_KINDS = ("wedge", "symmetric", "signed", "geometric")
 SMALL = 8  # below this rank the norm is that of the coordinates: a closed form cancels against its few terms
@@ -88,7 +88,7 @@ class PairProduct:
 
     @classmethod
     def wedge(cls, r: int) -> PairProduct:
-        """Plücker coordinates a_i b_j - a_j b_i, i < j (arXiv 2512.19428, eq. of section 3): r (r - 1) / 2 coordinates."""
+        """Plücker coordinates a_i b_j - a_j b_i, i < j ([Zhang2025], section 3): r (r - 1) / 2 coordinates."""
         return cls.from_signs(_constant_signs(r, -1))
 
     @classmethod

@@ -22,7 +22,7 @@ from geomix.benchmarks.output import Panel, draw_curves, write_csv
 from geomix.errors import UserError
 from geomix.files import write_json
 from geomix.kernels.product import naive, product
-from geomix.kernels.product.program import forward_program
+from geomix.kernels.product.sums_of_products import forward_sums
 from geomix.models.layers.linear import MultivectorLinear
 from geomix.training.devices import device_name, keep_freed_memory
 
@@ -32,7 +32,7 @@ GPU_BATCHES = (1 << 18, 1 << 20, 1 << 22)
 COLUMNS = (
     "case", "form", "B", "direction", "median_us", "floor_us", "error", "bytes", "gb_per_s", "copy_fraction", "device", "threads",
 )  # fmt: skip
-# the k-blade article's three forms first, then those of public libraries, then ours
+# [Parslow2026]'s three forms first, then those of public libraries, then ours
 FORMS = {
     "gather_scatter": "gather + scatter_add (article)", "opt": "opt (article; wrong when truncated)", "atomic": "atomic Triton (article)",
     "index_add": "gather + index_add", "einsum": "einsum, Cayley table", "outer_matmul": "outer product @ table",
@@ -56,7 +56,7 @@ class Options(Common):
 
     device: str = option("auto", "auto, cpu, cuda or mps")
     cases: tuple[tuple[int, int], ...] = option(
-        CASES, "n,k: n vectors, grades up to k, such as '3,3 5,3' (default: the k-blade article's)", parse=_cases
+        CASES, "n,k: n vectors, grades up to k, such as '3,3 5,3' (default: those of [Parslow2026])", parse=_cases
     )
     batches: tuple[int, ...] = option((), "products at once (default: 1 to 65536; on a GPU up to 4194304)")
     forms: tuple[str, ...] = option((), f"some of {' '.join(FORMS)} (default: all)")
@@ -178,7 +178,7 @@ def _compiled(table) -> Callable:
     """torch.compile of the unrolled form as straight-line code (no table to guard on), one static compilation per batch size."""
     rows = [
         " ".join(f"{'+' if s > 0 else '-'} {u}[{i}] * {v}[{j}]" for s, (u, i), (v, j) in terms)
-        for terms in forward_program(table).outputs["out"]
+        for terms in forward_sums(table).outputs["out"]
     ]
     names: dict = {"torch": torch}
     exec(f"def unrolled(a, b):\n    return torch.stack([{', '.join(rows)}])", names)

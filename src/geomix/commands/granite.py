@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from geomix.commands.arguments import positive, whole
+from geomix.commands.arguments import check_result, positive, whole
 from geomix.errors import UserError
 
 
@@ -68,9 +68,10 @@ def _transcribe(arguments: argparse.Namespace) -> None:
     from geomix.files import write_text
     from geomix.models.granite.features import MIN_SAMPLES, SAMPLE_RATE
     from geomix.models.granite.transcription import cut_windows
-    from geomix.speech.parallel import Progress
+    from geomix.speech.progress import Progress
     from geomix.studies.granite import make_transcriber
 
+    check_result(arguments.json, *arguments.audio)
     failures, recordings, files = [], [], []
     for path in arguments.audio:
         with told(failures):  # before the weights are read

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class EspnetData:
     """What a training of this track reads: summaries (split.json), Kaldi folders (see `write_data`), sums of features, tokenizer.
 
-    stats : feats_stats.npz, which ESPnet's collect-stats leaves at <folder>/train/feats_stats.npz; tokenizer : its folder
+    stats : feats_stats.npz of ESPnet's collect-stats; tokenizer : its folder
     """
 
     train_summary: Path
@@ -72,7 +72,7 @@ def write_speed_copies(manifest: str | os.PathLike, factor: float, folder: str |
     import torch
 
     from geomix.speech.audio import perturb_speed, read_audio
-    from geomix.speech.parallel import Progress
+    from geomix.speech.progress import Progress
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,7 @@ from geomix.training.seeding import seed_all
 
 SELECTION = Selection(1, "dev_perplexity")
 """A language model is its one best epoch."""
-NARROW_SINE = 0.05  # the article counts the partners whose angle has a sine below this
+NARROW_SINE = 0.05  # [Tested2026] counts the partners whose angle has a sine below this
 
 
 def model_settings(settings: Mapping[str, Any], vocab: int) -> LanguageModelConfig:

@@ -41,6 +41,13 @@ class Column:
     csv: Callable[[Any], Any] = lambda value: value
 
 
+def _series(values: Iterable[Any]) -> pd.Series:
+    """A column of a frame that keeps whole numbers whole beside None."""
+    import pandas as pd
+
+    return pd.Series(list(values), dtype=object)
+
+
 @dataclass(frozen=True)
 class Table:
     """`columns` and a frame that has one of values for each of them, under its name."""
@@ -54,8 +61,7 @@ class Table:
         import pandas as pd
 
         columns, rows = list(columns), list(rows)
-        values = {c.name: pd.Series([c.value(row) for row in rows], dtype=object) for c in columns}
-        return cls(columns, pd.DataFrame(values))
+        return cls(columns, pd.DataFrame({c.name: _series(map(c.value, rows)) for c in columns}))
 
     def __bool__(self) -> bool:
         return len(self.frame) > 0
@@ -78,8 +84,10 @@ class Table:
 
     def csv(self) -> str:
         """The table as a CSV file."""
-        written = self.frame.assign(**{c.name: self.frame[c.name].map(c.csv).astype(object) for c in self.columns})
-        return written.to_csv(index=False, lineterminator="\n")
+        import pandas as pd
+
+        written = {c.name: _series(map(c.csv, self.frame[c.name])) for c in self.columns}
+        return pd.DataFrame(written).to_csv(index=False, lineterminator="\n")
 
     def markdown(self) -> str:
         """The table as Markdown; columns of numbers are aligned right."""

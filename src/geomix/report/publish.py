@@ -14,9 +14,7 @@ from typing import Any
 from geomix.errors import UserError
 from geomix.files import read_object, write_text
 from geomix.report.build import build_report
-from geomix.report.language import build_report as build_language_report
 from geomix.report.names import figure_files, is_speech
-from geomix.report.tables import render_text
 from geomix.speech.manifest import read_lines, read_manifest
 from geomix.speech.scoring import read_score
 from geomix.training.results import LANGUAGE, Study, studies_in
@@ -38,29 +36,12 @@ class Publication:
     remarks: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Rebuilt:
-    """The files of a report that was made anew, relative to its folder, and what a terminal shows of it."""
-
-    names: list[str]
-    text: str
-
-
-def rebuild(part: Path, out: Path) -> Rebuilt:
-    """Write the tables and figures of one study, speech or language, into `out`."""
-    settings = read_object(part / "study.json", "study", "arms")
-    figures = [f"figures/{name}" for name in figure_files(settings)]
-    if is_speech(settings):
-        return Rebuilt([*PAGES, *figures], render_text(build_report(part, out)))
-    build_language_report(part, out)
-    return Rebuilt([*PAGES, *figures], (out / "tables.md").read_text(encoding="utf-8"))
-
-
 def differing(part: Path) -> tuple[list[str], str]:
     """Names of the tables and figures in `part` that are not, byte for byte, what its scores and records give; and their text."""
     with tempfile.TemporaryDirectory() as temporary:
-        made = rebuild(part, Path(temporary))
-        return [n for n in made.names if _content(part / n) != _content(Path(temporary) / n)], made.text
+        report = build_report(part, temporary)
+        names = [*PAGES, *(f"figures/{name}" for name in figure_files(report.study.settings))]
+        return [n for n in names if _content(part / n) != _content(Path(temporary) / n)], report.text()
 
 
 def _content(path: Path) -> bytes | None:

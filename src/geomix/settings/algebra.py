@@ -1,4 +1,4 @@
-"""Sections of the algebra study: the k-blade article's four phases, with their controls."""
+"""Sections of the algebra study: the four phases of [Parslow2026], with their controls."""
 
 from __future__ import annotations
 
@@ -160,9 +160,7 @@ class AlgebraSpeech(Section):
     """Phase 3 on the corpus, with the model and the recipe of this configuration: a speech study."""
 
     arms: dict[Name, SpeechArm] = key({}, "arms by name, as those of `arms`", "train report")
-    study: AlgebraSpeechStudy | None = key(
-        None, "what is run; null: nothing on speech", "train average compare report"
-    )
+    study: AlgebraSpeechStudy | None = key(None, "what is run; null: nothing on speech", "train average compare report")
     comparison: Comparison = key({}, "which differences were planned")
     training: AlgebraSpeechTraining = key({}, "what is trained otherwise")
 

@@ -142,10 +142,11 @@ def replacements_of(values: Mapping[str, Any] | None) -> Replacements:
 def in_words(replaced: Mapping[str, Any]) -> list[str]:
     """`feed_forward clifford table=shuffled` for each part that an arm replaces: its map, and what is no default."""
     said = []
-    for name, section in replacements_of(replaced):
-        if section is not None:
-            first = "table" if isinstance(section, Positions) else "map"  # said whether or not it is the default
-            values = {first: getattr(section, first)} if hasattr(section, first) else {}
-            values |= section.model_dump(exclude_defaults=True)
-            said.append(" ".join([name, *(str(v) if k == "map" else f"{k}={v}" for k, v in values.items())]))
+    parts = replacements_of(replaced)
+    for name in replaced:
+        section = getattr(parts, name)
+        first = "table" if isinstance(section, Positions) else "map"  # said whether or not it is the default
+        values = {first: getattr(section, first)} if hasattr(section, first) else {}
+        values |= section.model_dump(exclude_defaults=True)
+        said.append(" ".join([name, *(str(v) if k == "map" else f"{k}={v}" for k, v in values.items())]))
     return said

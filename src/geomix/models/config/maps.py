@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from geomix.algebra.tables import Algebra, SignedTriplets, span_rank
+from geomix.algebra.structure_constants import Algebra, SignedTriplets, span_rank
 from geomix.seeds import derive_seed
 from geomix.settings.replacements import FeedForward, LinearMap
 from geomix.settings.sizes import block_size, inner_width

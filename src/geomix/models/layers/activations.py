@@ -1,4 +1,4 @@
-"""Nonlinearities of multivectors (k-blade article, section 4.4)."""
+"""Nonlinearities of multivectors ([Parslow2026], section 4.4)."""
 
 from __future__ import annotations
 

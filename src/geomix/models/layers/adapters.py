@@ -1,4 +1,4 @@
-"""Ways into and out of multivectors, and from a scalar model (k-blade article, sections 6.3 and 6.4)."""
+"""Ways into and out of multivectors, and from a scalar model ([Parslow2026], sections 6.3 and 6.4)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FromMultivector(nn.Module):
 def initialise_from_scalar(
     layer: MultivectorLinear, weight: Tensor, bias: Tensor | None = None, noise: float = 1e-3
 ) -> None:
-    """A scalar baseline's weights on grade 0 and small noise above (article, section 6.3).
+    """A scalar baseline's weights on grade 0 and small noise above ([Parslow2026], section 6.3).
 
     With noise 0 the layer maps scalars exactly as F.linear(x, weight, bias) does. Further terms start as noise.
     `weight` (outputs, inputs), `bias` (outputs,).

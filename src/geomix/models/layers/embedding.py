@@ -1,4 +1,4 @@
-"""Token embeddings whose numbers are multivectors (k-blade article, section 6.3)."""
+"""Token embeddings whose numbers are multivectors ([Parslow2026], section 6.3)."""
 
 from __future__ import annotations
 

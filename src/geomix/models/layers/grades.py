@@ -1,4 +1,4 @@
-"""Parameters that are stored grade by grade, norms of grades, and learning rates by grade (k-blade article, sections 4.4 and 6.3)."""
+"""Parameters that are stored grade by grade, norms of grades, and learning rates by grade ([Parslow2026], sections 4.4 and 6.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear maps of multivectors: sum of A x B with channel weights that grades share (k-blade article, section 4.1).
+"""Linear maps of multivectors: sum of A x B with channel weights that grades share ([Parslow2026], section 4.1).
 
 A multivector activation is (..., channels, dim): the last axis holds the components of an `Algebra`. Contractions with the table
 are done in fp32 whatever the storage type.
@@ -20,10 +20,10 @@ TYINGS = ("grade", "component", "none")
 
 
 class MultivectorLinear(nn.Module):
-    """y_o = sum_t A_to (sum_c w_toc x_c) B_to + b_o, with A, B multivectors (article, section 4.1).
+    """y_o = sum_t A_to (sum_c w_toc x_c) B_to + b_o, with A, B multivectors ([Parslow2026], section 4.1).
 
     `tying` says what the channel weights w share: "grade", one number per grade (the map is equivariant when terms = 0);
-    "component", one per component; "none", no w: a pair (A, B) for every pair of channels, the article's formula read
+    "component", one per component; "none", no w: a pair (A, B) for every pair of channels, [Parslow2026]'s formula read
     literally. terms = 0 drops A and B. Parameters: terms x (w + 2 out dim) + bias, with w = out in grades, or out in dim; for
     "none", terms x 2 out in dim + bias. It is one linear map of the components: the matrix is assembled from
     the table (a cost free of the batch) and applied as one matrix product.

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from geomix.algebra.operations import contract_two_sided
-from geomix.algebra.tables import SignedTriplets
+from geomix.algebra.structure_constants import SignedTriplets
 from geomix.errors import UserError
 from geomix.models.config.maps import algebra_of, table_of
 from geomix.models.layers.linear import MultivectorLinear

@@ -28,7 +28,7 @@ def build_interpretability(folder: str | os.PathLike) -> None:
     summary = "; ".join(f"{kind}: {', '.join(n for n, t in tests.items() if t['verdict'] == kind)}" for kind in kinds)
     pairs = tests["plane"]["pairs"]
     page = render(
-        "interpretability.md",
+        "algebra_interpretability.md",
         summary=summary,
         machine=machine_line([found["record"]]),
         models=tests["composition"]["values"],

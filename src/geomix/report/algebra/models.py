@@ -28,7 +28,7 @@ SPEECH_BASELINE = "wide_scalar"
 COMPONENTS = {
     "scalar": "nothing: the baseline",
     "embeddings": "token embeddings are multivectors of Cl(3); the same numbers under other names, so that it must tie exactly",
-    "embeddings_graded": "the same, with the article's initialisation (section 6.3): grades above 0 start at a tenth",
+    "embeddings_graded": "the same, with the initialisation of [Parslow2026], section 6.3: grades above 0 start at a tenth",
     "qk": "attention scores are <q ~k>_0 with a learned temperature per head and grade",
     "positions": "rotors R M ~R turn queries and keys; the learned position table is dropped",
     "rope": "the control of `positions`: the same in Cl(2) on vectors, which is rotary position embedding (RoPE) with learned rates",
@@ -205,7 +205,7 @@ def _language_table(phase: Phase, arms: Sequence[str], baseline: str) -> Table:
 def _finish(phase: Phase, folder: Path, name: str, summary: str, said: Mapping[str, Any], **values: Any) -> None:
     """Write the page, its JSON file and its figure."""
     machine, settings, notes = phase.machine, phase.study.settings, remark(folder, name)
-    page = render(f"{name}.md", summary=summary, settings=settings, machine=machine, remarks=notes, **values)
+    page = render(f"algebra_{name}.md", summary=summary, settings=settings, machine=machine, remarks=notes, **values)
     write_text(folder / f"{name}.md", page)
     write_json(folder / f"{name}.json", {"summary": summary, **said})
 

@@ -223,7 +223,7 @@ def build_representation(folder: str | os.PathLike, settings: dict[str, Any]) ->
     departed = [{"task": d.task, **asdict(d.found)} for d in departures]
     write_json(folder / "representation.json", {"summary": summary, "verdicts": verdicts, "departures": departed})
     page = render(
-        "representation.md",
+        "algebra_representation.md",
         summary=summary,
         settings=settings,
         sections=sections,

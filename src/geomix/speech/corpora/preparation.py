@@ -22,7 +22,8 @@ from geomix.speech.manifest import (
     summary,
     write_manifest,
 )
-from geomix.speech.parallel import Progress, processors
+from geomix.speech.progress import Progress
+from geomix.speech.threads import processors
 
 SUMMARY = "split.json"
 

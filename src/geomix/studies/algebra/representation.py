@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geomix.algebra.tables import span_rank
+from geomix.algebra.structure_constants import span_rank
 from geomix.errors import UserError
 from geomix.files import write_json
 from geomix.studies.algebra.arms import AlgebraStack, Stack, build
