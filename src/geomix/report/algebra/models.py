@@ -146,9 +146,9 @@ class Row:
         """What study.json says of its size."""
         return self.phase.study.settings["sizes"][self.arm]
 
-    def beside(self, name: str) -> float:
-        """One of its sizes over the baseline's."""
-        return self.size[name] / self.phase.rows[self.phase.baseline].size[name]
+    def beside(self, name: str, baseline: str) -> float:
+        """One of its sizes over that of an arm."""
+        return self.size[name] / self.phase.rows[baseline].size[name]
 
     def perplexities(self, average: str = "batch_mean") -> list[float]:
         """On the test text, a seed each."""
@@ -173,15 +173,15 @@ def _mean(values: Sequence[float], decimals: int = 2) -> str:
     return f"{np.mean(values):.{decimals}f}{spread}"
 
 
-def _sized(flops: str, unit: float, decimals: int, title: str) -> list[Column]:
-    """Columns of sizes and costs; `flops` is their name in study.json."""
-    shown = lambda row: f"{row.size[flops] / unit:.{decimals}f} ({row.beside(flops):.2f})"
+def _sized(flops: str, unit: float, decimals: int, title: str, baseline: str) -> list[Column]:
+    """Columns of sizes and costs; `flops` is their name in study.json, `baseline` the arm beside which they stand."""
+    shown = lambda row: f"{row.size[flops] / unit:.{decimals}f} ({row.beside(flops, baseline):.2f})"
     peak = lambda row: max(record.course.peak_memory_bytes for record in row.records)
     return [
         Column("arm", lambda row: row.arm),
         Column(
             "parameters",
-            lambda r: f"{r.size['parameters']:,} ({r.beside('parameters'):.3f})",
+            lambda r: f"{r.size['parameters']:,} ({r.beside('parameters', baseline):.3f})",
             "parameters (× baseline)",
         ),
         Column("flops", shown, title),
@@ -193,7 +193,7 @@ def _sized(flops: str, unit: float, decimals: int, title: str) -> list[Column]:
 
 def _language_table(phase: Phase, arms: Sequence[str], baseline: str) -> Table:
     columns = [
-        *_sized("flops_per_token", 1e6, 2, "MFLOP a token (×)"),
+        *_sized("flops_per_token", 1e6, 2, "MFLOP a token (×)", baseline),
         Column("test", lambda row: _mean(row.perplexities()), "test perplexity"),
         Column("token", lambda row: _mean(row.perplexities("token")), "by tokens"),
         Column("ratio", lambda row: row.against(baseline)[0], "ratio [95 %]"),
@@ -306,7 +306,7 @@ def build_speech(folder: str | os.PathLike) -> None:
                 f"size {_beside(phase, arm, phase.baseline)} points"
             )
     columns = [
-        *_sized("flops_per_audio_second", 1e6, 0, "MFLOP an audio-second (×)"),
+        *_sized("flops_per_audio_second", 1e6, 0, "MFLOP an audio-second (×)", phase.baseline),
         *(Column(s, lambda row, s=s: _mean(row.rates(s), 1), f"WER {s}, %") for s in sets),
     ]
     first = next(iter(rows.values())).records[0].subject.settings["training"]
