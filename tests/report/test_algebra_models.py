@@ -13,9 +13,9 @@ POINTS = {"a": "clifford", "b": "dense", "difference": 1.5, "low": -0.5, "high":
     [
         (RATIO, False, "0.800 [0.500, 0.900]", "better"),
         (RATIO, True, "1.250 [1.111, 2.000]", "worse"),
-        (POINTS, False, "+1.5 [-0.5, +3.0]", "tie"),
-        (POINTS, True, "-1.5 [-3.0, +0.5]", "tie"),
-        ({**POINTS, "verdict": "b better"}, True, "-1.5 [-3.0, +0.5]", "better"),  # of word error rates: a or b
+        (POINTS, False, "+1.5 [-0.5, +3.0] points", "tie"),
+        (POINTS, True, "-1.5 [-3.0, +0.5] points", "tie"),
+        ({**POINTS, "verdict": "b better"}, True, "-1.5 [-3.0, +0.5] points", "better"),  # of word error rates: a or b
         ({"a": "clifford", "b": "dense", "ratio": 0.5, "verdict": "no interval"}, True, "2.000", "no interval"),
     ],
 )

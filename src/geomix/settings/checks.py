@@ -27,7 +27,7 @@ from geomix.settings.trainings import (
 RESULT_NAMES = ("README.md", "bench", "speed", "published")
 # what results/<run>/language holds beside a folder an arm
 LANGUAGE_RESULT_NAMES = (
-    "study.json", "parity.json", "parity.passed", "tables.csv", "tables.md", "comparisons.json", "figures",
+    "study.json", "costs.json", "parity.json", "parity.passed", "tables.csv", "tables.md", "comparisons.json", "figures",
 )  # fmt: skip
 
 

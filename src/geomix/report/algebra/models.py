@@ -114,19 +114,19 @@ class Contrast:
         name = "ratio" if "ratio" in self.entry else "difference"
         low, value, high = (self.entry.get(key) for key in ("low", name, "high"))
         if self.turned:
-            turn: Callable[[Any], Any] = (
-                (lambda v: v and 1 / v) if name == "ratio" else (lambda v: None if v is None else -v)
-            )
-            low, value, high = turn(high), turn(value), turn(low)
+            turn = (lambda v: 1 / v) if name == "ratio" else (lambda v: 0.0 - v)
+            low, value, high = (None if v is None else turn(v) for v in (high, value, low))
         return {name: value} | ({} if low is None else {"low": low, "high": high})
 
     @property
     def text(self) -> str:
-        """`1.014 [0.987, 1.042]`, or `-1.2 [-2.0, -0.4]` in points."""
+        """`1.014 [0.987, 1.042]`, or `-1.2 [-2.0, -0.4] points`."""
         values = self.values
         form = "{:.3f}" if "ratio" in values else "{:+.1f}"
         shown = form.format(values.get("ratio", values.get("difference")))
-        return shown + (f" [{form.format(values['low'])}, {form.format(values['high'])}]" if "low" in values else "")
+        if "low" in values:
+            shown += f" [{form.format(values['low'])}, {form.format(values['high'])}]"
+        return shown if "ratio" in values else f"{shown} points"
 
 
 @dataclass(frozen=True)
@@ -302,8 +302,8 @@ def build_speech(folder: str | os.PathLike) -> None:
     for arm, shuffled in CONTROLS:
         if {arm, shuffled} <= set(rows):
             summary += (
-                f"; {arm} beside its shuffled table {_beside(phase, arm, shuffled)} points, beside the dense model of the same "
-                f"size {_beside(phase, arm, phase.baseline)} points"
+                f"; {arm} beside its shuffled table {_beside(phase, arm, shuffled)}, beside the dense model of the same "
+                f"size {_beside(phase, arm, phase.baseline)}"
             )
     columns = [
         *_sized("flops_per_audio_second", 1e6, 0, "MFLOP an audio-second (×)", phase.baseline),
