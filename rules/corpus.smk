@@ -50,10 +50,12 @@ def recordings(wildcards):
     return []
 
 
+# audio holds what has to be cut out of longer recordings, converted, or written by commands
 rule prepare_split:
     input:
         recordings,
     output:
+        **({"audio": directory(f"{SPLIT}/audio")} if stages.keeps_audio(CORPUS) else {}),
         manifest=MANIFEST,
         sources=f"{SPLIT}/sources.tsv",
         summary=f"{SPLIT}/split.json",

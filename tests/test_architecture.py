@@ -35,6 +35,7 @@ ALLOWED = {
         "statistics",
         "training",
     },
+    "report": {"settings", "speech", "statistics", "training"},
 }
 BASE = {"errors", "files", "seeds", "tensors"}
 LIGHT = {"arguments", "base", "registry", "source"}  # what of the mixers imports no torch
@@ -108,12 +109,19 @@ def test_workflow_scripts_only_call_the_package():
         "geomix.statistics",
         "geomix.studies.kinds",
         "geomix.studies.gate",
-        "geomix.report",
     ],
 )
 def test_light_modules_do_not_load_torch(module):
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_no_module_of_the_report_loads_torch_and_pandas_is_loaded_where_a_table_is_made():
+    files = (path.relative_to(SOURCE.parent) for path in (SOURCE / "report").rglob("*.py"))
+    names = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in files]
+    code = f"import sys, {', '.join(names)}; print(*{{'torch', 'pandas', 'matplotlib', 'jinja2'}} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
 
 
 def test_parsing_the_workflow_loads_neither_torch_nor_numpy_nor_scipy():

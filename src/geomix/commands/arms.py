@@ -9,7 +9,9 @@ from typing import Any
 
 from geomix.errors import UserError
 from geomix.mixers.own.source import HASH
+from geomix.mixers.registry import MIXERS
 from geomix.settings import load
+from geomix.settings.base import without_before
 from geomix.settings.instances import Instance, studies_of
 from geomix.settings.replacements import in_words
 from geomix.studies.plan import output_units
@@ -33,6 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="output units, instead of the configuration's tokenizer.size (null there: as many as the text has), or "
         "pieces of a language study's vocabulary",
     )
+
+
+def shown(mixer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A mixer's arguments without those that were added later and stand at the value of before."""
+    return without_before(mixer, MIXERS[mixer["mixer"]].arguments) if mixer["mixer"] in MIXERS else mixer
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -89,5 +96,5 @@ def _language(section: Mapping[str, Any], vocabulary: int | None) -> None:
 
 def _parts(mixer: Mapping[str, Any], replaced: Mapping[str, Any]) -> str:
     """What an arm puts into the model: the mixer with its arguments, and what it replaces beside it."""
-    said = " ".join(str(v) if k == "mixer" else f"{k}={v}" for k, v in mixer.items() if k != HASH)
+    said = " ".join(str(v) if k == "mixer" else f"{k}={v}" for k, v in shown(mixer).items() if k != HASH)
     return ", ".join([said, *in_words(replaced)])

@@ -97,6 +97,10 @@ def model_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
                 f"{', '.join(replaced)} cannot be replaced in ESPnet's encoder: run the arm on the track own alone"
             )
         mixer = dict(model["mixer"])
+        if mixer.get("signs", "fixed") != "fixed":
+            raise UserError(
+                "mixer pair with learned signs: ESPnet's optimiser would decay them: run the arm on the track own alone"
+            )
         encoder = ENCODER
         conf = {
             "output_size": model["width"],

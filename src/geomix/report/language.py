@@ -205,13 +205,13 @@ class LanguageReport:
         """tables.csv: a line an arm."""
         return Table.of(COLUMNS, self.rows).pick(*CSV).csv()
 
-    def page(self, figure_names: Sequence[str]) -> str:
-        """tables.md."""
+    def page(self, figure_names: Sequence[str], template: str = "language.md") -> str:
+        """tables.md, by a template that is or extends language.md."""
         record = self.trained[0].record
         data, training = record.subject.data, record.subject.settings["training"]
         seen = record.course.updates * training["batch"] * training.get("accumulation", 1)
         return render(
-            "language.md",
+            template,
             study=self.study,
             report=self,
             data=data,

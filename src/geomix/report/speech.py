@@ -102,11 +102,11 @@ class SpeechReport:
                     if self.row(track, arm, name) is None:
                         yield Row(self.study.corpus, track, arm, name, 0, mark=self.mark, notes=("missing",))
 
-    def page(self, figure_names: Sequence[str]) -> str:
-        """tables.md."""
+    def page(self, figure_names: Sequence[str], template: str = "speech.md") -> str:
+        """tables.md, by a template that is or extends speech.md."""
         study = self.study
         return render(
-            "speech.md",
+            template,
             study=study,
             report=self,
             gate=gate_line(study.gate, self.parity),

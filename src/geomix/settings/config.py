@@ -51,10 +51,15 @@ def load(*overlays: str | os.PathLike, base: str | os.PathLike = "config.yaml") 
 
     Returns the checked configuration with every default filled in; raises `UserError` naming the file or key at fault.
     """
+    return resolve(read_layers(base, *overlays))
+
+
+def read_layers(*paths: str | os.PathLike) -> dict[str, Any]:
+    """YAML files laid over each other, the first at the bottom, as they stand."""
     config: dict[str, Any] = {}
-    for path in (base, *overlays):
+    for path in paths:
         config = merge(config, read_layer(path))
-    return resolve(config)
+    return config
 
 
 def read_layer(path: str | os.PathLike) -> dict[str, Any]:

@@ -45,6 +45,7 @@ def whisper_english() -> Callable[[str], str]:
 # name -> what makes the normaliser: one is a package of its own, which is imported when it is asked for
 NORMALISERS: dict[str, Callable[[], Callable[[str], str]]] = {
     "none": lambda: str,
+    "lower": lambda: str.lower,
     "letters": lambda: letters,
     "whisper-english": whisper_english,
 }
