@@ -5,6 +5,7 @@ from typing import Literal, get_args, get_origin
 
 import pytest
 
+from geomix.mixers.registry import MIXERS
 from geomix.settings import load, resolve
 from geomix.settings.arms import OWN
 from geomix.settings.base import STAGES, Section
@@ -28,6 +29,8 @@ SPECIAL = {
     "model.intermediate_ctc.blocks": [4],
     "arms.NAME.heads": 8,
     "arms.NAME.width": 288,
+    "arms.NAME.kernel": 31,
+    "language.arms.NAME.kernel": 31,
     "arms.NAME.grades": [0, 1],
     "language.arms.NAME.grades": [0, 1],
     "language.arms.NAME.heads": 8,
@@ -112,6 +115,12 @@ def full(tmp_path_factory):
     config["language"]["study"]["arms"] = [*config["language"]["study"]["arms"], "multivectors"]
     config["language"]["arms"]["grassmann_free"] = {"mixer": "pair", "rank": 16}
     config["algebra"]["speech"]["study"] = {"arms": ["wide_scalar", "clifford"], "seeds": [0]}
+    for name, mixer in MIXERS.items():
+        for study in (config, config["language"]) if mixer.causal else (config,):
+            trained = [study["arms"][arm] for arm in study["study"]["arms"]]
+            if name not in [arm.get("mixer") for arm in trained]:
+                study["arms"][f"with_{name}"] = {"mixer": name}
+                study["study"]["arms"] = [*study["study"]["arms"], f"with_{name}"]
     return resolve(config)
 
 
