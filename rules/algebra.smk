@@ -5,8 +5,6 @@ from geomix.settings.algebra_jobs import (
     TASKS,
     arms_of,
     job_settings,
-    language_job_settings,
-    speech_job_settings,
 )
 
 ALGEBRA = config["algebra"]
@@ -15,13 +13,9 @@ ALG_LOGS = f"logs/{ALGEBRA['run']}"
 ALG_PHASE1 = ALGEBRA["representation"]
 
 
-ALG_TEXT_FILES = text_files(stages.algebra_text(config))
-
-
 localrules:
     algebra,
     algebra_representation,
-    algebra_language_report,
     algebra_interpretability_report,
 
 
@@ -72,83 +66,67 @@ rule algebra_representation:
         "../workflow_scripts/algebra_representation.py"
 
 
-# Phases 2 and 3 share a small text and the language study's model; one job an arm, its seeds one after the other.
-rule algebra_language:
-    input:
-        ALG_TEXT_FILES,
-    output:
-        f"{ALG_RUN}/{{phase}}/{{arm}}.json",
-    log:
-        f"{ALG_LOGS}/{{phase}}/{{arm}}.log",
+# Phases 2 and 3 are studies like any other (rules/studies.smk, rules/train.smk); what a step of each arm costs, and the phase's
+# page with its protocol, are theirs alone.
+ALG_STUDIES = {
+    phase: STUDIES[f"{ALGEBRA['run']}/{phase}"]
+    for phase in ("components", "architectures", "speech")
+    if f"{ALGEBRA['run']}/{phase}" in STUDIES
+}
+
+
+# a Transformer of two blocks of width 64 leaves a GPU idle: the cluster's profile asks for one for train_language alone
+use rule train_language as algebra_train with:
     wildcard_constraints:
-        phase="components|architectures",
-    threads: 1
-    params:
-        settings=lambda wildcards: language_job_settings(ALGEBRA, wildcards.phase, wildcards.arm),
-    script:
-        "../workflow_scripts/algebra_language.py"
+        study="|".join(re.escape(study.name) for study in ALG_STUDIES.values() if study.kind == "language") or "(?!)",
 
 
-rule algebra_language_report:
-    input:
-        lambda wildcards: [f"{ALG_RUN}/{wildcards.phase}/{arm}.json" for arm in ALGEBRA[wildcards.phase]["arms"]],
-    output:
-        markdown=f"{ALG_RUN}/{{phase}}.md",
-        comparisons=f"{ALG_RUN}/{{phase}}.json",
-        plots=[f"{ALG_RUN}/figures/{{phase}}.svg", f"{ALG_RUN}/figures/{{phase}}.png"],
-    log:
-        f"{ALG_LOGS}/{{phase}}/report.log",
-    wildcard_constraints:
-        phase="components|architectures",
-    params:
-        settings=lambda wildcards: ALGEBRA[wildcards.phase],
-    script:
-        "../workflow_scripts/algebra_language_report.py"
+ruleorder: algebra_train > train_language
 
 
-# Phase 3 on speech, where the configuration asks for it: the Conformer of the speech study on its corpus, few epochs.
-ALG_SPEECH = ALGEBRA["speech"]
+for phase, study in ALG_STUDIES.items():
 
-if ALG_SPEECH:
+    rule:
+        name:
+            f"algebra_costs_{phase}"
+        input:
+            **(training_data() if study.kind == "speech" else {"text": text_files(study.config["corpus"])}),
+        output:
+            f"{study.folder}/costs.json",
+        log:
+            f"{study.logs}/costs.log",
+        threads: 1
+        params:
+            settings=[study.training(arm, seed, track) for track, arm, seed in study.trainings],
+        script:
+            "../workflow_scripts/algebra_costs.py"
+
+    rule:
+        name:
+            f"algebra_page_{phase}"
+        input:
+            **reported(study),
+            costs=f"{study.folder}/costs.json",
+        output:
+            markdown=f"{ALG_RUN}/{phase}.md",
+            summary=f"{ALG_RUN}/{phase}.json",
+            plots=expand(f"{ALG_RUN}/figures/{phase}.{{form}}", form=["svg", "png"]),
+        log:
+            f"{study.logs}/page.log",
+        localrule: True
+        script:
+            "../workflow_scripts/algebra_page.py"
+
+
+if "speech" in ALG_STUDIES:
 
     localrules:
         algebra_speech,
-        algebra_speech_report,
-
-    rule algebra_speech_arm:
-        input:
-            unpack(training_data),
-            manifests=[MANIFESTS[name] for name in EVALUATION_SETS],
-            features=[features_of(name) for name in EVALUATION_SETS],
-        output:
-            f"{ALG_RUN}/speech/{{arm}}.json",
-        log:
-            f"{ALG_LOGS}/speech/{{arm}}.log",
-        threads: 1
-        params:
-            settings=speech_job_settings(config),
-            seeds=ALG_SPEECH["seeds"],
-            sets=EVALUATION_SETS,
-        script:
-            "../workflow_scripts/algebra_speech.py"
-
-    rule algebra_speech_report:
-        input:
-            [f"{ALG_RUN}/speech/{arm}.json" for arm in ALG_SPEECH["arms"]],
-        output:
-            markdown=f"{ALG_RUN}/speech.md",
-            summary=f"{ALG_RUN}/speech.json",
-            plots=expand(f"{ALG_RUN}/figures/speech.{{form}}", form=["svg", "png"]),
-        log:
-            f"{ALG_LOGS}/speech/report.log",
-        params:
-            arms=ALG_SPEECH["arms"],
-        script:
-            "../workflow_scripts/algebra_speech_report.py"
 
     rule algebra_speech:
         input:
-            rules.algebra_speech_report.output,
+            study_files(ALG_STUDIES["speech"]),
+            f"{ALG_RUN}/speech.md",
 
 
 # Phase 4 looks into models of phase 1.
@@ -181,6 +159,6 @@ rule algebra_interpretability_report:
 rule algebra:
     input:
         rules.algebra_representation.output,
-        [f"{ALG_RUN}/{phase}.md" for phase in ("components", "architectures")],
+        [study_files(study) for study in ALG_STUDIES.values()],
+        [f"{ALG_RUN}/{phase}.md" for phase in ALG_STUDIES],
         rules.algebra_interpretability_report.output,
-        rules.algebra_speech_report.output if ALG_SPEECH else [],

@@ -9,7 +9,9 @@ from geomix.report.names import figure_files
 
 def described_from(study):
     """What a study's description reads beside the settings."""
-    return {"tokens": f"{TOKENIZER}/tokens.txt"} if study.kind == "speech" else {}
+    if study.kind == "speech":
+        return {"tokens": f"{TOKENIZER}/tokens.txt"}
+    return {"text": f"{text_folder(study.config['corpus'])}/corpus.json"}
 
 
 def description(study):

@@ -49,8 +49,7 @@ TRAINING_SCRIPT = re.compile(r"(?:^|_)train(?:ing)?[_.]")
 ON_CPUS = {
     "algebra_job": "thousands of models of a few hundred parameters, full batch: a GPU would wait for its own launches",
     "algebra_job_with_weights": "as algebra_job",
-    "algebra_language": "a Transformer of two blocks of width 64 on a small text: minutes a seed on one thread",
-    "algebra_speech_arm": "off in config.yaml; the overlays that ask for it train few epochs of a small Conformer, on one thread",
+    "algebra_train": "a Transformer of two blocks of width 64 on a small text: minutes a seed on one thread",
 }
 
 

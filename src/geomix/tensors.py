@@ -1,15 +1,27 @@
-"""Weights as safetensors files: whole or not at all, a tensor that two modules share written once and loaded tied."""
+"""Weights as safetensors files: whole or not at all, a tensor that two modules share written once and loaded tied; first weights."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from geomix.files import atomic_path
+from geomix.seeds import derive_seed
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+
+@contextlib.contextmanager
+def drawn_apart(*purpose: int | str) -> Iterator[None]:
+    """Draw from a stream of this purpose; torch's own goes on as if nothing had been drawn."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(*purpose))
+        yield
 
 
 def write_tensors(path: str | os.PathLike, tensors: Mapping[str, Tensor]) -> None:

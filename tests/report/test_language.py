@@ -107,7 +107,7 @@ def test_the_articles_intervals(folder):
     assert worse["verdict"] == "transformer better" and worse["planned"] and worse["df"] == 2
     control = found["grassmann", "symmetric"]
     assert (control["low"], control["high"]) == pytest.approx((0.994, 1.025), abs=1e-3)
-    assert control["verdict"] == "cannot tell" and control["smallest_ratio"] > control["high"]
+    assert control["verdict"] == "cannot tell" and control["smallest_ratio"] > 1.02
     assert control["welch_df"] > 2
     single = found["one_offset", "grassmann"]
     assert "low" not in single and single["verdict"] == "these two models only" and "one seed" in single["warnings"][0]

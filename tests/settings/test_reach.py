@@ -5,15 +5,16 @@ from typing import Literal, get_args, get_origin
 
 import pytest
 
+from geomix.mixers.registry import MIXERS
 from geomix.settings import load, resolve
 from geomix.settings.arms import OWN
 from geomix.settings.base import STAGES, Section
 from geomix.settings.pages import keys, reach_of
+from geomix.settings.replacements import READ_BY, LinearMap
 from geomix.settings.stages import GENERATED, stage_settings
 from tests.conftest import ROOT
 
 KEYS = list(keys())
-RIVALS = ["summary", "convolution", "fourier"]
 # keys that only one of the arms may have: learned signs start where signs_start says, whatever the kind
 ARM = {"arms.NAME.signs": "grassmann", "language.arms.NAME.signs": "grassmann"}
 
@@ -30,6 +31,8 @@ SPECIAL = {
     "model.intermediate_ctc.blocks": [4],
     "arms.NAME.heads": 8,
     "arms.NAME.width": 288,
+    "arms.NAME.kernel": 31,
+    "language.arms.NAME.kernel": 31,
     "arms.NAME.grades": [0, 1],
     "language.arms.NAME.grades": [0, 1],
     "language.arms.NAME.heads": 8,
@@ -41,6 +44,8 @@ SPECIAL = {
     "hypothesis.*.holds": "grassmann > attention",
     "language.hypothesis.*.holds": "grassmann > transformer",
     "language.comparison.margin": 1.5,
+    "algebra.components.comparison.margin": 1.5,
+    "algebra.architectures.comparison.margin": 1.5,
     "comparison.planned": [["grassmann", "attention"]],
     "language.comparison.planned": [["grassmann", "transformer"]],
     "language.study.arms": ["transformer", "grassmann", "symmetric"],
@@ -48,22 +53,35 @@ SPECIAL = {
     "gate": None,
     "language.gate": None,
     "gate.arm": "free",
-    "arms.NAME.kernel": 5,
-    "language.arms.NAME.kernel": 5,
     "arms.NAME.kind": "geometric",
     "language.arms.NAME.kind": "geometric",
     "language.arms.NAME.norm": "pre",
     "gate.fallback": None,
     "gate.targets.*.set": "dev-clean",
     "gate.fallback.targets.*.set": "dev-clean",
-    "algebra.language.heads": 1,
     "algebra.language.model.width": 128,
+    "algebra.language.corpus.vocabulary": 900,
+    "arms.NAME.projections.of": ["q"],
+    "language.arms.NAME.projections.of": ["q"],
+    **{f"{study}arms.NAME.{part}.groups": 8 for study in ("", "language.") for part in ("feed_forward", "projections")},
+    **{
+        f"{study}arms.NAME.{part}.grades": [0, 1]
+        for study in ("", "language.")
+        for part in ("feed_forward", "projections", "embedding")
+    },
+    "language.arms.NAME.embedding.signature": [2, 0, 0],
+    "language.study.baseline": "transformer",
+    "algebra.components.study.baseline": None,
+    "algebra.architectures.study.baseline": None,
+    "algebra.components.comparison.planned": [["scalar", "rope"]],
+    "algebra.architectures.comparison.planned": [["clifford", "shuffled"]],
+    "algebra.speech.comparison.planned": [["clifford", "shuffled"]],
     "algebra.representation.tasks": ["rotors_spin3", "analogy"],
     "algebra.representation.arms": ["clifford", "shuffled", "gauge", "all_plus", "dense"],
-    "algebra.components.arms": ["scalar", "rope"],
-    "algebra.architectures.arms": ["wide_scalar", "clifford"],
-    "algebra.speech": None,
-    "algebra.speech.arms": ["wide_scalar"],
+    "algebra.components.study.arms": ["scalar", "rope"],
+    "algebra.architectures.study.arms": ["wide_scalar", "clifford"],
+    "algebra.speech.study": None,
+    "algebra.speech.study.arms": ["wide_scalar"],
     "granite": None,
     "granite.checkpoints.*.heads": ["decode"],
     "references.*.wer": {"test-clean": 1.0},
@@ -75,7 +93,7 @@ SPECIAL = {
 # keys that allow one value, or whose change makes another mixer of an arm, with other keys
 FIXED = (
     "features.mels", "arms.NAME.mixer", "arms.NAME.architecture", "language.arms.NAME.mixer", "gate.fallback.track",
-    "algebra.language.corpus.kind",
+    "algebra.language.corpus.kind", "algebra.components.arms", "algebra.architectures.arms", "algebra.speech.arms",
 )  # fmt: skip
 # the arm that is measured cannot wait for its own measurement
 MEASURED = [
@@ -93,7 +111,6 @@ def full(tmp_path_factory):
     (own := tmp_path_factory.mktemp("own") / "mine.py").write_text("class Mine:\n    pass\n")
     config["arms"]["own"] = {"mixer": f"{own}:Mine"}
     config["arms"]["multivectors"] = {"mixer": "multivector_attention"}
-    config["arms"] |= {name: {"mixer": name} for name in RIVALS}
     config["arms"]["free"] = {"mixer": "pair", "rank": 8}
     config["arms"]["granite"] = {"architecture": "granite_encoder", "unmatched": True}
     config["study"] |= {
@@ -106,16 +123,20 @@ def full(tmp_path_factory):
             "multivectors",
             "own",
             "granite",
-            *RIVALS,
         ],
         "track_seeds": {"espnet": [0]},
     }
     config["model"]["intermediate_ctc"] = {"blocks": [8], "weight": 0.3, "self_conditioning": False}
     config["language"]["arms"]["multivectors"] = {"mixer": "multivector_attention"}
-    config["language"]["arms"] |= {name: {"mixer": name} for name in RIVALS[:2]}
-    config["language"]["study"]["arms"] = [*config["language"]["study"]["arms"], "multivectors", *RIVALS[:2]]
+    config["language"]["study"]["arms"] = [*config["language"]["study"]["arms"], "multivectors"]
     config["language"]["arms"]["grassmann_free"] = {"mixer": "pair", "rank": 16}
-    config["algebra"]["speech"] = {"arms": ["wide_scalar", "clifford"], "seeds": [0], "epochs": 2}
+    config["algebra"]["speech"]["study"] = {"arms": ["wide_scalar", "clifford"], "seeds": [0]}
+    for name, mixer in MIXERS.items():
+        for study in (config, config["language"]) if mixer.causal else (config,):
+            trained = [study["arms"][arm] for arm in study["study"]["arms"]]
+            if name not in [arm.get("mixer") for arm in trained]:
+                study["arms"][f"with_{name}"] = {"mixer": name}
+                study["study"]["arms"] = [*study["study"]["arms"], f"with_{name}"]
     return resolve(config)
 
 
@@ -191,6 +212,8 @@ def test_a_key_reaches_the_stages_that_it_names(full, key):
         before["corpus"]["kind"] = next((kind for kind, own in GENERATED.items() if name in own), "kaldi")
     if key.path.startswith("corpus.expected."):
         before["corpus"]["expected"] = {"train-clean-100": {}}
+    if {"feed_forward", "projections"} & set(key.path.split(".")[:-1]):
+        place_of(before, key).update(LinearMap(map=READ_BY.get(name, ("dense",))[-1]).model_dump())
     if key.path == "gate.track":  # else the gate's training is one of the study's on either track
         before["study"]["tracks"] = ["espnet"]
     after = copy.deepcopy(before)

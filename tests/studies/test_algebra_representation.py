@@ -7,10 +7,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from geomix.algebra import Algebra
 from geomix.algebra.operations import product, sandwich_matrix
+from geomix.algebra.structure_constants import span_rank
 from geomix.settings.algebra_jobs import ARMS
 from geomix.statistics.geometry import EARNS, TIE, decide
 from geomix.studies.algebra import arms, fixed_rotation, representation
-from geomix.studies.algebra.tables import anticommuting, associator_norm, span_rank, tables_of
+from geomix.studies.algebra.tables import anticommuting, associator_norm, tables_of
 from geomix.studies.algebra.tasks import POINTS, TASKS, plane_floors
 
 CL3 = Algebra(3)

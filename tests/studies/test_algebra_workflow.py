@@ -13,8 +13,8 @@ algebra:
   run: tiny
   representation: {tasks: [rotors_spin3, analogy, orientation], arms: [clifford, shuffled, gauge, all_plus, dense], tables: 2, gauge_tables: 1, seeds: [0], steps: 20}
   language: {corpus: {name: tiny, vocabulary: 300}, model: {positions: 32, blocks: 1, width: 32, ff_dim: 64}, training: {epochs: 1, max_updates: 4, batch: 8}}
-  components: {arms: [scalar, qk], seeds: [0]}
-  architectures: {arms: [wide_scalar, clifford, shuffled], seeds: [0]}
+  components: {study: {arms: [scalar, qk], seeds: [0]}}
+  architectures: {study: {arms: [wide_scalar, clifford, shuffled], seeds: [0]}}
 """
 TINY = ("--configfile", "tiny.yaml")
 
@@ -33,7 +33,7 @@ def jobs(project, *arguments):
 def test_phases_from_config_to_pages(project):
     planned = jobs(project)
     assert planned.count("algebra_job") + planned.count("algebra_job_with_weights") == 15
-    assert planned.count("algebra_language") == 5 and planned.count("algebra_interpretability") == 1
+    assert planned.count("algebra_train") == 5 and planned.count("algebra_interpretability") == 1
     # one task of phase 1 and phase 2, to keep this short; the pages are those of the whole
     run = project.path("results/tiny")
     wanted = [f"results/tiny/representation/orientation/{arm}.json" for arm in ("clifford", "shuffled")]
@@ -48,7 +48,7 @@ def test_phases_from_config_to_pages(project):
     # resumes: what is there is not made again; a setting repeats what it concerns
     left = jobs(project)
     assert left.count("algebra_job") + left.count("algebra_job_with_weights") == 13
-    assert left.count("algebra_language") == 3 and "algebra_text" not in left
+    assert left.count("algebra_train") == 3 and "prepare_language" not in left
     project.edit("tiny.yaml", "tables: 2", "tables: 3")
     again = jobs(project)
     assert again.count("algebra_job") + again.count("algebra_job_with_weights") == 14

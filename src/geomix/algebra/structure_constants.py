@@ -317,3 +317,10 @@ def pair_count(n: int, k: int) -> int:
         for m in range(min(a, b) + 1)
         if a + b - 2 * m <= k and a + b - m <= n
     )
+
+
+def span_rank(triplets: SignedTriplets) -> int:
+    """Dimension of the span of the maps x -> (e_I x) e_J, of dim^2: what y = sum_t A_t x B_t can be with any number of terms."""
+    table = triplets.dense()
+    maps = np.einsum("ijm,mlk->ilkj", table, table)
+    return int(np.linalg.matrix_rank(maps.reshape(triplets.left**2, -1)))

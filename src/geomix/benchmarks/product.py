@@ -23,7 +23,7 @@ from geomix.errors import UserError
 from geomix.files import write_json
 from geomix.kernels.product import naive, product
 from geomix.kernels.product.sums_of_products import forward_sums
-from geomix.models.multivector import MultivectorLinear
+from geomix.models.layers.linear import MultivectorLinear
 from geomix.training.devices import device_name, keep_freed_memory
 
 CASES = ((3, 3), (4, 3), (4, 4), (5, 3))

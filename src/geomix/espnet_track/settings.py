@@ -92,6 +92,10 @@ def model_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
             raise UserError(
                 f"model.batch_norm {model['batch_norm']!r}: the track espnet has ESPnet's own: choose espnet"
             )
+        if replaced := model.get("replaced"):
+            raise UserError(
+                f"{', '.join(replaced)} cannot be replaced in ESPnet's encoder: run the arm on the track own alone"
+            )
         mixer = dict(model["mixer"])
         if mixer.get("signs", "fixed") != "fixed":
             raise UserError(

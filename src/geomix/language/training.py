@@ -8,7 +8,6 @@ Settings are the plain dictionary of `geomix.settings.language_training_settings
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -100,7 +99,7 @@ def train_arm(
         options=options,
         model=lambda: build_model(settings, summary["vocabulary"]),
         task=make_task,
-        checkpoint_settings={**settings, "model": dataclasses.asdict(config)},
+        checkpoint_settings={**settings, "model": config.to_dict()},
         device=place,
         threads=threads,
         prepare=flush_denormals,

@@ -11,8 +11,11 @@ from typing import Any
 from geomix.errors import UserError
 from geomix.models.architectures import model_config
 from geomix.models.config.conformer import ConformerConfig
+from geomix.models.config.maps import Block, describe_block
+from geomix.models.config.transformer_lm import LanguageModelConfig
 from geomix.models.flops import parameter_count, train_flops_per_audio_second
-from geomix.settings import BASELINE, E_BRANCHFORMER
+from geomix.settings import BASELINE, E_BRANCHFORMER, language_training_settings
+from geomix.settings.replacements import split_replaced
 
 TOLERANCE = 0.05  # largest deviation from the reference's parameter count, as a fraction
 
@@ -46,13 +49,14 @@ def arm_config(config: Mapping[str, Any], arm: str, vocab: int | None = None, se
     if "mixer" not in definition:
         raise UserError(f"arms.{arm}: no mixer; give it one by name, e.g. mixer: attention")
     own = {key: definition.pop(key) for key in _ARM_KEYS if key in definition}
+    replaced = split_replaced(definition)
     model = dict(config.get("model") or {})
     for key in ("vocab", "mixer", "seed"):
         if key in model:
             raise UserError(f"model.{key}: not a key of the common model; {_BELONGS[key]}")
     if "ff_dim" in own:
         model["ff_dim"] = own["ff_dim"]
-    return ConformerConfig.from_dict({**model, "vocab": vocab, "mixer": definition, "seed": seed})
+    return ConformerConfig.from_dict({**model, "vocab": vocab, "mixer": definition, "replaced": replaced, "seed": seed})
 
 
 _BELONGS = {
@@ -66,11 +70,13 @@ _BELONGS = {
 class ArmSize:
     """One arm's size: exact parameters, their deviation from attention's (fraction), training FLOPs per audio-second.
 
+    replaced : what is replaced beside the mixer
     from_linear_maps : whether the FLOPs of a user's own mixer are taken to be those of its linear maps
     """
 
     arm: str
     mixer: dict[str, Any]
+    replaced: dict[str, Any]
     parameters: int
     deviation: float
     flops_per_audio_second: float
@@ -94,6 +100,7 @@ def arm_sizes(config: Mapping[str, Any], vocab: int | None = None) -> list[ArmSi
             ArmSize(
                 arm=arm,
                 mixer=dict(getattr(model, "mixer", None) or {"mixer": definition["architecture"]}),
+                replaced=dict(getattr(model, "replaced", {})),
                 parameters=count,
                 deviation=count / reference - 1,
                 flops_per_audio_second=train_flops_per_audio_second(model),
@@ -122,3 +129,58 @@ def check_arm(config: Mapping[str, Any], arm: str, tokens: str | os.PathLike) ->
         return
     units = len(Path(tokens).read_text(encoding="utf-8").splitlines())
     check_matched({**config, "arms": {name: config["arms"][name] for name in (BASELINE, arm)}}, units)
+
+
+@dataclass(frozen=True)
+class LanguageArmSize:
+    """One arm of a language study: exact parameters, their deviation from the baseline's (fraction), training FLOPs a token.
+
+    deviation : None in a study without a baseline
+    replaced : what is replaced beside the mixer; block : its feed-forward block, where that is replaced
+    """
+
+    arm: str
+    mixer: dict[str, Any]
+    replaced: dict[str, Any]
+    parameters: int
+    deviation: float | None
+    flops_per_token: float
+    unmatched: bool
+    block: Block | None
+
+
+def language_sizes(language: Mapping[str, Any], vocab: int) -> list[LanguageArmSize]:
+    """Sizes of the arms that a language study runs; `language` is its section, `vocab` the pieces of its vocabulary."""
+    study = language["study"]
+    configs = {}
+    for arm in study["arms"]:
+        seed = (language["arms"][arm].get("seeds") or study["seeds"])[0]
+        model = language_training_settings(language, arm, seed)["model"]
+        configs[arm] = LanguageModelConfig.from_dict({**model, "vocab": vocab, "seed": seed})
+    base = configs[study["baseline"]].parameters() if study["baseline"] else None
+    return [
+        LanguageArmSize(
+            arm=arm,
+            mixer=dict(config.mixer),
+            replaced=dict(config.replaced),
+            parameters=config.parameters(),
+            deviation=config.parameters() / base - 1 if base else None,
+            flops_per_token=6 * config.macs_per_token(config.positions),
+            unmatched=language["arms"][arm]["unmatched"],
+            block=(spec := config.replacements.feed_forward)
+            and describe_block(spec, config.width, config.ff_dim, config.seed),
+        )
+        for arm, config in configs.items()
+    ]
+
+
+def check_language_matched(language: Mapping[str, Any], vocab: int) -> list[LanguageArmSize]:
+    """Refuse an arm whose count is more than 5 % from the baseline's, unless it says `unmatched: true`; return all sizes."""
+    sizes = language_sizes(language, vocab)
+    for size in sizes:
+        if size.deviation is not None and abs(size.deviation) > TOLERANCE and not size.unmatched:
+            raise UserError(
+                f"{language['run']}: arm {size.arm}: {size.parameters:,} parameters are {100 * size.deviation:+.1f} % from "
+                f"{language['study']['baseline']}'s, beyond {100 * TOLERANCE:.0f} %: change its ff_dim, or mark it with unmatched: true"
+            )
+    return sizes

@@ -15,6 +15,7 @@ from geomix.mixers import Frames, make_mixer
 from geomix.models.config.conformer import ConformerConfig
 from geomix.models.config.lengths import shortest, subsampled_length
 from geomix.models.ctc import ctc_loss
+from geomix.models.replaced import feed_forward_maps, replace_projections
 from geomix.models.subsampling import Conv2dSubsampling
 
 
@@ -23,8 +24,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, ff_dim: int, dropout: float) -> None:
         super().__init__()
-        self.w_1 = nn.Linear(width, ff_dim)
-        self.w_2 = nn.Linear(ff_dim, width)
+        self.w_1: nn.Module = nn.Linear(width, ff_dim)
+        self.w_2: nn.Module = nn.Linear(ff_dim, width)
         self.dropout = dropout
 
     def forward(self, x: Tensor) -> Tensor:
@@ -92,6 +93,17 @@ def _mixer(config: ConformerConfig, block: int) -> nn.Module | None:
     return make_mixer(width=config.width, block=block, seed=config.seed, dropout=dropout, **config.mixer_arguments)
 
 
+def _replace(model: ConformerCTC) -> None:
+    """Put what the arm replaces beside the mixer in its place."""
+    config, spec = model.config, model.config.replacements
+    for index, block in enumerate(model.blocks):
+        for name in ("feed_forward_macaron", "feed_forward") if spec.feed_forward else ():
+            module, sizes = getattr(block, name), (config.width, config.ff_dim, config.seed)
+            module.w_1, module.w_2 = feed_forward_maps(spec.feed_forward, *sizes, index, name)
+        if spec.projections:
+            replace_projections(block.mixer, spec.projections, config.width, config.seed, index)
+
+
 class ConformerCTC(nn.Module):
     """Log-mel frames to CTC log-probabilities and loss.
 
@@ -110,6 +122,7 @@ class ConformerCTC(nn.Module):
         self.ctc = nn.Linear(config.width, config.vocab)
         inter = config.intermediate_ctc
         self.conditioning = nn.Linear(config.vocab, config.width) if inter and inter.self_conditioning else None
+        _replace(self)
         self.needs_positions = any(getattr(block.mixer, "needs_positions", False) for block in self.blocks)
 
     def set_normalisation(self, mean, std) -> None:

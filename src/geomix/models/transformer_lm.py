@@ -7,7 +7,6 @@ LayerNorm, an output head tied to the embedding and without bias.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from geomix.kernels.linear_cross_entropy import linear_cross_entropy
 from geomix.mixers import Frames, make_mixer
 from geomix.mixers.registry import causal_mixers, entry_of
 from geomix.models.config.transformer_lm import LanguageModelConfig
+from geomix.models.replaced import feed_forward_maps, multivector_embedding, replace_projections
 from geomix.tensors import load_state, state_once, write_tensors
 
 
@@ -106,8 +106,8 @@ class TransformerLM(nn.Module):
     def __init__(self, config: LanguageModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.tokens = nn.Embedding(config.vocab, config.width)
-        self.positions = nn.Embedding(config.positions, config.width)
+        self.tokens: nn.Module = nn.Embedding(config.vocab, config.width)
+        self.positions: nn.Embedding | None = nn.Embedding(config.positions, config.width)
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config, index) for index in range(config.blocks))
         self.norm = nn.LayerNorm(config.width)
@@ -117,13 +117,30 @@ class TransformerLM(nn.Module):
                     nn.init.normal_(module.weight, std=config.init_std)
                 if isinstance(module, nn.Linear):
                     nn.init.zeros_(module.bias)
+        self._replace()
+
+    def _replace(self) -> None:
+        """Put what the arm replaces beside the mixer in its place."""
+        config, spec = self.config, self.config.replacements
+        if spec.embedding:
+            self.tokens = multivector_embedding(self.tokens, spec.embedding)
+        if not config.position_table:
+            self.positions = None
+        for index, block in enumerate(self.blocks):
+            if spec.feed_forward:
+                sizes = (config.width, config.ff_dim, config.seed)
+                first, second = feed_forward_maps(spec.feed_forward, *sizes, index)
+                block.ff = nn.Sequential(first, nn.GELU(), second)
+            if spec.projections:
+                replace_projections(block.mixer, spec.projections, config.width, config.seed, index)
 
     def hidden(self, tokens: Tensor) -> Tensor:
         """(B, T) int64 token ids to (B, T, width), after the final norm; position t depends on tokens 0 .. t alone."""
         batch, time = tokens.shape
         mask = torch.ones(batch, time, dtype=torch.bool, device=tokens.device)
         frames = Frames(torch.full((batch,), time, device=tokens.device), mask)
-        x = self.dropout(self.tokens(tokens) + self.positions.weight[:time])
+        x = self.tokens(tokens)
+        x = self.dropout(x if self.positions is None else x + self.positions.weight[:time])
         for block in self.blocks:
             x = block(x, frames)
         return self.norm(x)
@@ -158,8 +175,8 @@ def save_language_model(model: TransformerLM, folder: str | Path) -> None:
 
     folder = Path(folder)
     write_tensors(folder / "model.safetensors", state_once(model))
-    values = {**dataclasses.asdict(model.config), "mixer": dict(model.config.mixer)}
-    write_text(folder / "model.yaml", yaml.safe_dump({"language_model": values}, sort_keys=False))
+    values = {"language_model": model.config.to_dict()}
+    write_text(folder / "model.yaml", yaml.safe_dump(values, sort_keys=False))
 
 
 def load_language_model(folder: str | Path) -> TransformerLM:

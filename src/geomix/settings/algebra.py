@@ -1,4 +1,4 @@
-"""Sections of the algebra study: the k-blade article's four phases, with their controls."""
+"""Sections of the algebra study: the four phases of [Parslow2026], with their controls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from geomix.settings.base import Count, Name, NotNegative, Positive, Rate, Section, Seeds, Unique, key
+from geomix.settings.arms import LanguageArm, SpeechArm
+from geomix.settings.base import Count, Name, Names, NotNegative, Positive, Section, Seeds, Unique, key
+from geomix.settings.language import LanguageComparison, LanguageModel, LanguageStudy, LanguageTraining, Text
+from geomix.settings.study import Comparison
 
 Task = Literal[
     "fixed_rotation", "rotors_spin3", "rotors_spin4", "versors_pin3", "intersection", "orientation", "analogy", "plane",
@@ -16,12 +19,6 @@ RepresentationArm = Literal[
     "clifford", "shuffled", "gauge", "all_plus", "other_signature", "mixed_signature", "dense", "wide_dense", "low_rank",
     "complex", "quaternion", "grouped",
 ]  # fmt: skip
-Component = Literal["scalar", "embeddings", "embeddings_graded", "qk", "positions", "rope", "values"]
-Architecture = Literal[
-    "ordinary", "wide_scalar", "low_rank", "complex", "quaternion", "grouped", "clifford", "shuffled",
-    "clifford_two_sided", "shuffled_two_sided", "scalar_flops",
-]  # fmt: skip
-
 
 # tasks whose models phase 4 looks into, and arms whose weights are kept for it
 INSPECTED_TASKS = ("rotors_spin3", "analogy")
@@ -45,76 +42,135 @@ class Representation(Section):
     rotations: Count = key(32, "of the fixed rotation", "train report")
 
 
-class AlgebraText(Section):
+class AlgebraText(Text):
     """The text of phases 2 and 3."""
 
-    name: Name = key("python-docs-1000", "prepared tokens lie in data/language/<name>-<key>/", "prepare")
-    kind: Literal["builtin"] = key("builtin", "the documentation topics that every CPython carries", "prepare")
-    vocabulary: Annotated[int, Field(ge=100)] = key(1000, "pieces to train", "prepare")
+    name: Name = key("python-docs-1000", "prepared tokens lie in data/language/<name>-<key>/", "prepare report")
+    kind: Literal["wikitext", "builtin"] = key(
+        "builtin", "the documentation topics that every CPython carries, or WikiText-2", "prepare report"
+    )
+    vocabulary: str | Annotated[int, Field(ge=100)] | None = key(
+        1000,
+        "the number of pieces to train, or a WordPiece file; null: bert-base-uncased, downloaded",
+        "prepare report",
+    )
 
 
-class AlgebraModel(Section):
+class AlgebraModel(LanguageModel):
     """The small Transformer of phases 2 and 3."""
 
-    positions: Count = key(64, "tokens in a block", "train")
-    blocks: Count = key(2, "layers", "train")
-    width: Annotated[int, Field(ge=16, multiple_of=16)] = key(64, "model width, a multiple of 16", "train")
-    ff_dim: Count = key(128, "inner width of the feed-forward maps", "train")
-    dropout: Rate = key(0.1, "probability of dropout", "train")
-    norm: Literal["post", "pre"] = key("post", "LayerNorm after or before the sub-blocks", "train")
-    init_std: Positive | None = key(0.05, "standard deviation of all weights; null: torch's own", "train")
+    positions: Count = key(64, "tokens in a block", "train report")
+    blocks: Count = key(2, "layers", "train report")
+    width: Count = key(64, "model width", "train report")
+    ff_dim: Count = key(128, "inner width of the feed-forward maps", "train report")
+    init_std: Positive | None = key(0.05, "standard deviation of all weights; null: torch's own", "train report")
 
 
-class AlgebraTraining(Section):
+class AlgebraTraining(LanguageTraining):
     """Training of phases 2 and 3: AdamW, a cosine over the epochs."""
 
-    epochs: Count = key(2, "passes over the text", "train")
-    batch: Count = key(16, "blocks of a batch", "train")
-    max_updates: Count | None = key(None, "stop after so many optimiser steps; null: after the epochs", "train")
-    learning_rate: Positive = key(0.003, "peak of the learning rate", "train")
-    weight_decay: NotNegative = key(0.01, "weight decay of all parameters", "train")
-    warmup: Count = key(20, "optimiser steps of the rise", "train")
-    clip: NotNegative = key(1.0, "largest gradient norm; 0: no limit", "train")
+    epochs: Count = key(2, "passes over the text", "train report")
+    batch: Count = key(16, "blocks of a batch", "train report")
+    learning_rate: Positive = key(0.003, "peak of the learning rate", "train report")
+    warmup: Count = key(20, "optimiser steps of the rise", "train report")
+    clip: NotNegative = key(1.0, "largest gradient norm; 0: no limit", "train report")
+    detect_after: Count | None = key(
+        None, "optimiser steps after which a training no better than the unigram table is stopped; null: never"
+    )
     log_every: Count = key(200, "optimiser steps between two lines of progress")
+    device: Literal["auto", "cuda", "mps", "cpu"] = key(
+        "cpu", "where it is trained: two blocks of width 64 leave a GPU idle"
+    )
+    threads: Count = key(1, "CPU threads of a training")
 
 
 class AlgebraLanguage(Section):
     """What phases 2 and 3 train: the language study's Transformer, small."""
 
     corpus: AlgebraText = key({}, "the text")
-    heads: Count = key(2, "attention heads", "train")
     model: AlgebraModel = key({}, "the model")
     training: AlgebraTraining = key({}, "how it is trained")
 
 
-class Components(Section):
-    """Phase 2: one component of a Transformer at a time."""
+class ComponentsStudy(LanguageStudy):
+    """What phase 2 runs."""
 
-    arms: _listed(Component) = key(list(Component.__args__), "components", "train report")
-    seeds: Seeds = key([0, 1, 2], "seeds of each", "train report")
+    arms: Names = key(
+        ["scalar", "embeddings", "embeddings_graded", "qk", "positions", "rope", "values"],
+        "arms that are trained and compared", "train compare report",
+    )  # fmt: skip
+    baseline: Name | None = key(
+        "scalar", "arm to whose size the others are matched within 5 %; null: sizes are not compared", "compare report"
+    )
+
+
+class Components(Section):
+    """Phase 2: one component of a Transformer at a time, a language study."""
+
+    arms: dict[Name, LanguageArm] = key({}, "arms by name, as those of `language.arms`", "train report")
+    study: ComponentsStudy = key({}, "what is run")
+    comparison: LanguageComparison = key({}, "which differences were planned")
+
+
+class ArchitecturesStudy(LanguageStudy):
+    """What phase 3 runs."""
+
+    arms: Names = key(
+        ["ordinary", "wide_scalar", "low_rank", "complex", "quaternion", "grouped", "clifford", "shuffled",
+         "clifford_two_sided", "shuffled_two_sided", "scalar_flops"],
+        "arms that are trained and compared", "train compare report",
+    )  # fmt: skip
+    baseline: Name | None = key(
+        "wide_scalar",
+        "arm to whose size the others are matched within 5 %; null: sizes are not compared",
+        "compare report",
+    )
 
 
 class Architectures(Section):
-    """Phase 3: feed-forward layers of other linear maps."""
+    """Phase 3: feed-forward layers of other linear maps, a language study."""
 
-    arms: _listed(Architecture) = key(list(Architecture.__args__), "linear maps", "train report")
-    seeds: Seeds = key([0, 1, 2], "seeds of each", "train report")
+    arms: dict[Name, LanguageArm] = key({}, "arms by name, as those of `language.arms`", "train report")
+    study: ArchitecturesStudy = key({}, "what is run")
+    comparison: LanguageComparison = key({}, "which differences were planned")
+
+
+class AlgebraSpeechStudy(Section):
+    """What phase 3 runs on speech."""
+
+    arms: Names = key(
+        ["wide_scalar", "clifford", "shuffled"],
+        "arms that are trained and compared; `wide_scalar` is the baseline",
+        "train compare report",
+    )
+    seeds: Seeds = key([0, 1, 2], "seeds of each arm", "train compare report")
+
+
+class AlgebraSpeechTraining(Section):
+    """What phase 3 on speech trains otherwise than the configuration's `training`."""
+
+    epochs: Count = key(5, "passes over the training data", "train")
+    keep_best: Count = key(1, "epochs whose weights are averaged", "average")
+    detect_after: Count | None = key(
+        None, "optimiser steps after which a training that learns nothing is stopped; null: never"
+    )
 
 
 class AlgebraSpeech(Section):
-    """Phase 3 on the corpus of this configuration."""
+    """Phase 3 on the corpus, with the model and the recipe of this configuration: a speech study."""
 
-    arms: _listed(Architecture) = key(..., "linear maps", "train report")
-    seeds: Seeds = key(..., "seeds of each", "train report")
-    epochs: Count = key(..., "passes over the training data", "train report")
+    arms: dict[Name, SpeechArm] = key({}, "arms by name, as those of `arms`", "train report")
+    study: AlgebraSpeechStudy | None = key(None, "what is run; null: nothing on speech", "train average compare report")
+    comparison: Comparison = key({}, "which differences were planned")
+    training: AlgebraSpeechTraining = key({}, "what is trained otherwise")
 
 
 class AlgebraStudy(Section):
     """The algebra study, results/<run>/."""
 
-    run: Name = key("algebra", "results/<run>/ holds what it finds")
+    run: Name = key("algebra", "results/<run>/ holds what it finds", "report")
     representation: Representation = key({}, "phase 1")
     language: AlgebraLanguage = key({}, "what phases 2 and 3 train")
     components: Components = key({}, "phase 2")
     architectures: Architectures = key({}, "phase 3")
-    speech: AlgebraSpeech | None = key(None, "phase 3 on speech; null: not", "train report")
+    speech: AlgebraSpeech = key({}, "phase 3 on speech")

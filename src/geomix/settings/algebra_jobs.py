@@ -1,4 +1,4 @@
-"""Names of the algebra study's tasks and arms, and what each job depends on."""
+"""Phase 1's tasks, arms and jobs; phases 2 and 3 as studies like any other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from geomix.settings.algebra import RepresentationArm, Task
-from geomix.settings.trainings import BASELINE, training_settings
+from geomix.settings.trainings import BASELINE
 
 TASKS = Task.__args__
 ARMS = RepresentationArm.__args__
@@ -30,20 +30,38 @@ def job_settings(representation: Mapping[str, Any], task: str, arm: str) -> dict
     return {"task": task, "arm": arm, **settings}
 
 
-def language_job_settings(algebra: Mapping[str, Any], phase: str, arm: str) -> dict[str, Any]:
-    """All that decides the outcome of one job of phase 2 (`components`) or 3 (`architectures`), and nothing else."""
-    language = algebra["language"]
+def phase_study(config: Mapping[str, Any], phase: str) -> dict[str, Any]:
+    """Phase 2 (`components`) or 3 (`architectures`) as a section in the form of `language`, with its `run` beside the keys."""
+    algebra = config["algebra"]
+    shared = algebra["language"]
     return {
-        "phase": phase,
-        "arm": arm,
-        "seeds": algebra[phase]["seeds"],
-        **{key: language[key] for key in ("heads", "model")},
-        "training": {key: value for key, value in language["training"].items() if key != "log_every"},
+        "run": f"{algebra['run']}/{phase}",
+        **{key: shared[key] for key in ("corpus", "model", "training")},
+        **{key: algebra[phase][key] for key in ("arms", "study", "comparison")},
+        "gate": None,
+        "references": [],
+        "hypothesis": [],
     }
 
 
-def speech_job_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of phase 3 on speech: those of the speech study's attention arm, with this phase's epochs."""
-    settings = training_settings(dict(config), BASELINE, 0, "own")
-    training = {**settings["training"], "epochs": config["algebra"]["speech"]["epochs"]}
-    return {**settings, "training": training}
+def speech_phase_study(config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Phase 3 on speech as a configuration in the form of the whole one; None where none is asked for.
+
+    Sizes are beside the configuration's own baseline, which is not trained here.
+    """
+    algebra = config["algebra"]
+    phase = algebra["speech"]
+    if phase["study"] is None:
+        return None
+    return {
+        **config,
+        "run": f"{algebra['run']}/speech",
+        "arms": {BASELINE: config["arms"][BASELINE], **phase["arms"]},
+        "study": {**phase["study"], "tracks": ["own"], "track_seeds": {}},
+        "comparison": phase["comparison"],
+        "training": {**config["training"], **phase["training"]},
+        "gate": None,
+        "references": [],
+        "hypothesis": [],
+        "granite": None,
+    }

@@ -1,4 +1,4 @@
-"""Arms: what each puts into the model's mixer slot, and how the study treats it."""
+"""Arms: what each replaces in the model, the mixer above all, and how the study treats it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from geomix.mixers.base import Arguments
 from geomix.mixers.own.source import is_own
 from geomix.mixers.registry import MIXERS
 from geomix.settings.base import Count, NotNegative, Positive, Rate, Section, Seeds, key, override
+from geomix.settings.replacements import WITH_PROJECTIONS, FeedForwardReplaced, ProjectionsReplaced, TextReplaced
 
 STUDY_KEYS = ("gated", "unmatched", "seeds")
 """Keys of an arm that say how the study treats it, not what is trained."""
@@ -21,7 +22,7 @@ class _Treated(Section):
     unmatched: bool = key(False, "may differ by more than 5 % in size from the baseline", "report")
 
 
-class _SpeechArm(_Treated):
+class _SpeechArm(_Treated, FeedForwardReplaced):
     ff_dim: Count | None = override("inner width of this arm's feed-forward maps", "train report")
 
 
@@ -58,7 +59,7 @@ class EBranchformerArm(_Treated):
     architecture: Literal["e_branchformer"] = key(..., "ESPnet's E-Branchformer, 12 blocks", "train report")
 
 
-class _LanguageArm(_Treated):
+class _LanguageArm(_Treated, FeedForwardReplaced, TextReplaced):
     norm: Literal["post", "pre"] | None = override("this arm's language.model.norm", "train report")
     init_std: Positive | None = override("this arm's language.model.init_std", "train report", null_is_a_value=True)
     extra_linear: bool | None = override("this arm's language.model.extra_linear", "train report")
@@ -90,7 +91,8 @@ def _section(base: type[Section], mixer: str, arguments: type[Arguments]) -> typ
     """The section of the arms with a mixer: what the study says of an arm, and the mixer's own arguments."""
     title = "".join(part.title() for part in mixer.split("_"))
     name = f"{'Language' if base is _LanguageArm else ''}{title}Arm"
-    return create_model(name, __base__=(base, arguments), __module__=__name__, __doc__=arguments.__doc__)
+    bases = (base, ProjectionsReplaced, arguments) if mixer in WITH_PROJECTIONS else (base, arguments)
+    return create_model(name, __base__=bases, __module__=__name__, __doc__=arguments.__doc__)
 
 
 def _any_of(arms: Sequence[type[Section]], title: str) -> Any:

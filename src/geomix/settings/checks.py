@@ -9,8 +9,11 @@ from geomix.errors import UserError
 from geomix.mixers.own.source import is_own
 from geomix.mixers.registry import arguments_of
 from geomix.settings.algebra import INSPECTED_ARMS, INSPECTED_TASKS
+from geomix.settings.algebra_jobs import phase_study, speech_phase_study
 from geomix.settings.explain import suggest
 from geomix.settings.predicates import PredicateError, parse
+from geomix.settings.replacements import replacements_of, split_replaced
+from geomix.settings.sizes import check_replaced
 from geomix.settings.trainings import (
     E_BRANCHFORMER,
     evaluation_sets,
@@ -25,7 +28,7 @@ from geomix.settings.trainings import (
 RESULT_NAMES = ("README.md", "bench", "speed", "published")
 # what results/<run>/language holds beside a folder an arm
 LANGUAGE_RESULT_NAMES = (
-    "study.json", "parity.json", "parity.passed", "tables.csv", "tables.md", "comparisons.json", "figures",
+    "study.json", "costs.json", "parity.json", "parity.passed", "tables.csv", "tables.md", "comparisons.json", "figures",
 )  # fmt: skip
 
 
@@ -34,9 +37,9 @@ def check_config(config: Mapping[str, Any]) -> None:
     _check_names(config)
     _check_gate(config)
     _check_runs(config)
-    _check_language(config["language"])
-    _check_mixers(config)
-    _check_algebra(config["algebra"])
+    _check_speech_arms("arms", config)
+    _check_language("language", config["language"])
+    _check_algebra(config)
     _check_equal_arms(config)
 
 
@@ -133,65 +136,66 @@ def _check_runs(config: Mapping[str, Any]) -> None:
         raise UserError("config: corpus.test has a set called dev that is not corpus.dev: give it another name")
 
 
-def _check_language(language: Mapping[str, Any]) -> None:
+def _check_language(where: str, language: Mapping[str, Any]) -> None:
+    """Refuse a language study that cannot be run; `where` is the key of its section."""
     arms, gate, planned = language["arms"], language["gate"], language["comparison"]["planned"]
     if not arms:
         return
-    _known("language.study.arms", language["study"]["arms"], arms)
-    _known("language.comparison.planned", [name for pair in planned for name in pair], arms)
-    check_planned("language.comparison.planned", planned)
-    _check_hypothesis("language.hypothesis", language["hypothesis"], arms)
+    study = language["study"]
+    _known(f"{where}.study.arms", study["arms"], arms)
+    if study["baseline"] is not None:
+        _known(f"{where}.study.baseline", [study["baseline"]], study["arms"], "among the study's arms")
+    _known(f"{where}.comparison.planned", [name for pair in planned for name in pair], arms)
+    check_planned(f"{where}.comparison.planned", planned)
+    _check_hypothesis(f"{where}.hypothesis", language["hypothesis"], arms)
     if gate is not None:
-        _known("language.gate.arm", [gate["arm"]], arms)
+        _known(f"{where}.gate.arm", [gate["arm"]], arms)
         if arms[gate["arm"]].get("gated"):
-            raise UserError(f"config: language.arms.{gate['arm']}.gated: the gate's own arm cannot wait for it")
+            raise UserError(f"config: {where}.arms.{gate['arm']}.gated: the gate's own arm cannot wait for it")
         low, high = gate["low"], gate["high"]
         if low is not None and high is not None and low > high:
             raise UserError(
-                f"config: language.gate.low {low} is above language.gate.high {high}: no perplexity could pass"
+                f"config: {where}.gate.low {low} is above {where}.gate.high {high}: no perplexity could pass"
             )
     for name in dict.fromkeys([*language["study"]["arms"], *([gate["arm"]] if gate else [])]):
-        _check_language_arm(name, arms[name], language["model"]["positions"])
+        _check_language_arm(f"{where}.arms.{name}", name, arms[name], language["model"])
 
 
-def _check_language_arm(name: str, arm: Mapping[str, Any], positions: int) -> None:
-    """Refuse an arm that is named as a result file, or has a pair that no block of `positions` tokens holds."""
-    where = f"config: language.arms.{name}"
+def _check_language_arm(where: str, name: str, arm: Mapping[str, Any], model: Mapping[str, Any]) -> None:
+    """Refuse an arm that is named as a result file, has a pair that no block of tokens holds, or what does not fit the width."""
     if name in LANGUAGE_RESULT_NAMES:
-        raise UserError(f"{where}: {name} is taken in the folder of the results: give the arm another name")
-    if arm["mixer"] != "pair":
-        return
-    for offset in arm["offsets"]:
-        if offset >= positions:
-            raise UserError(
-                f"{where}.offsets: {offset} does not fit into blocks of {positions} tokens: choose smaller offsets or raise "
-                "language.model.positions"
-            )
+        raise UserError(f"config: {where}: {name} is taken in the folder of the results: give the arm another name")
+    if arm["mixer"] == "pair" and (beyond := [k for k in arm["offsets"] if k >= model["positions"]]):
+        raise UserError(
+            f"config: {where}.offsets: {beyond[0]} does not fit into blocks of {model['positions']} tokens: choose smaller "
+            "offsets or raise language.model.positions"
+        )
+    _check_parts(where, arm, model, "language.model.width", causal=True)
 
 
-def _check_mixers(config: Mapping[str, Any]) -> None:
+def _check_speech_arms(where: str, config: Mapping[str, Any]) -> None:
     """Arguments must fit the width: said before data are prepared, not by the first training."""
     for name in config["study"]["arms"]:
-        if "architecture" not in config["arms"][name] and not is_own(config["arms"][name]["mixer"]):
-            _check_mixer(f"arms.{name}", config["arms"][name], config["model"]["width"], "model.width")
-    language, algebra = config["language"], config["algebra"]
-    for name in language["study"]["arms"] if language["arms"] else ():
-        where = f"language.arms.{name}"
-        _check_mixer(where, language["arms"][name], language["model"]["width"], "language.model.width", causal=True)
-    attention = {"mixer": "attention", "heads": algebra["language"]["heads"]}
-    width = algebra["language"]["model"]["width"]
-    _check_mixer("algebra.language", attention, width, "algebra.language.model.width", causal=True)
+        if "architecture" not in config["arms"][name]:
+            _check_parts(f"{where}.{name}", config["arms"][name], config["model"], "model.width")
 
 
-def _check_mixer(where: str, mixer: Mapping[str, Any], width: int, named: str, *, causal: bool = False) -> None:
+def _check_parts(
+    where: str, arm: Mapping[str, Any], model: Mapping[str, Any], named: str, *, causal: bool = False
+) -> None:
+    """What an arm replaces, its mixer above all, must fit the width, whose key is `named`."""
     try:
-        arguments_of(mixer, causal=causal).check(width, named)
+        if not is_own(arm["mixer"]):
+            arguments_of(arm, causal=causal).check(model["width"], named)
+        replaced = replacements_of(split_replaced(dict(arm)))
+        check_replaced(replaced, model["width"], arm.get("ff_dim") or model["ff_dim"])
     except UserError as error:
         raise UserError(f"config: {where}.{error}") from None
 
 
-def _check_algebra(algebra: Mapping[str, Any]) -> None:
-    """Refuse an `algebra` section whose phases need what phase 1 does not run."""
+def _check_algebra(config: Mapping[str, Any]) -> None:
+    """Refuse an `algebra` section whose phases need what phase 1 does not run, or that no study could be made of."""
+    algebra = config["algebra"]
     phase1 = algebra["representation"]
     if missing := [task for task in INSPECTED_TASKS if task not in phase1["tasks"]]:
         raise UserError(
@@ -201,27 +205,33 @@ def _check_algebra(algebra: Mapping[str, Any]) -> None:
         raise UserError(
             f"config: algebra.representation.arms leaves out {', '.join(missing)}, which the decision rule or phase 4 needs: add them"
         )
-    language = algebra["language"]
-    valued = [arm for arm in algebra["components"]["arms"] if arm in ("qk", "positions", "values")]
-    if valued and language["model"]["width"] % (8 * language["heads"]):
-        raise UserError(
-            f"config: algebra.language.heads {language['heads']} leaves heads of width {language['model']['width']} that the 8 components of Cl(3) "
-            f"do not divide, which {', '.join(valued)} of algebra.components.arms need: choose fewer heads or a wider model"
-        )
-    for phase, baseline in (("components", "scalar"), ("architectures", "wide_scalar")):
-        if baseline not in algebra[phase]["arms"]:
-            raise UserError(f"config: algebra.{phase}.arms leaves out {baseline!r}, the baseline of its table: add it")
-    if algebra["speech"] and "wide_scalar" not in algebra["speech"]["arms"]:
-        raise UserError("config: algebra.speech.arms leaves out 'wide_scalar', the baseline of its table: add it")
+    for phase in ("components", "architectures"):
+        _check_language(f"algebra.{phase}", phase_study(config, phase))
+    if speech := speech_phase_study(config):
+        _known("algebra.speech.study.arms", speech["study"]["arms"], speech["arms"])
+        if "wide_scalar" not in speech["study"]["arms"]:
+            raise UserError(
+                "config: algebra.speech.study.arms leaves out 'wide_scalar', the baseline of its page: add it"
+            )
+        planned = speech["comparison"]["planned"]
+        _known("algebra.speech.comparison.planned", [name for pair in planned for name in pair], speech["arms"])
+        check_planned("algebra.speech.comparison.planned", planned)
+        _check_speech_arms("algebra.speech.arms", speech)
 
 
 def _check_equal_arms(config: Mapping[str, Any]) -> None:
     """Two arms of one study that are the same training would be compared with themselves."""
-    studies = [("study.arms", trainings_of(config["study"]), lambda t, a, s: training_settings(config, a, s, t))]
-    language = config["language"]
-    if language["arms"]:
-        runs = [("language", arm, 0) for arm in language["study"]["arms"]]
-        studies.append(("language.study.arms", runs, lambda t, a, s: language_training_settings(language, a, s)))
+    speech = [("study.arms", config), ("algebra.speech.study.arms", speech_phase_study(config))]
+    studies = [
+        (where, trainings_of(of["study"]), lambda t, a, s, of=of: training_settings(of, a, s, t))
+        for where, of in speech
+        if of
+    ]
+    language = [("language", config["language"])]
+    language += [(f"algebra.{phase}", phase_study(config, phase)) for phase in ("components", "architectures")]
+    for where, of in language:
+        runs = [("language", arm, 0) for arm in of["study"]["arms"]] if of["arms"] else []
+        studies.append((f"{where}.study.arms", runs, lambda t, a, s, of=of: language_training_settings(of, a, s)))
     for where, trainings, settings_of in studies:
         seen: dict[str, str] = {}
         for track, arm, seed in trainings:

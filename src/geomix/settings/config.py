@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from geomix.errors import UserError
 from geomix.mixers.own import source as own
-from geomix.settings.algebra import AlgebraStudy
+from geomix.settings.algebra import AlgebraStudy, Architectures, Components
 from geomix.settings.arms import LANGUAGE_ARMS, SPEECH_ARMS, OwnMixerArm, SpeechArm, name_of
 from geomix.settings.base import Name, Section, key, resolved, section_of
 from geomix.settings.checks import check_config
@@ -151,7 +151,7 @@ def _keys_at(config: Any, path: list) -> list[str]:
             continue
         annotation = section.model_fields[part].annotation if section and part in section.model_fields else None
         if part == "arms":
-            arms = LANGUAGE_ARMS if section is Language else SPEECH_ARMS
+            arms = LANGUAGE_ARMS if section in (Language, Components, Architectures) else SPEECH_ARMS
             continue
         section = section_of(annotation) if annotation is not None else section
     return list(section.model_fields) if section else []

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from geomix.settings import stages
+from geomix.settings.algebra_jobs import phase_study, speech_phase_study
 from geomix.settings.trainings import evaluation_sets, language_trainings_of, trainings_of
 
 
@@ -144,6 +145,12 @@ def studies_of(config: Mapping[str, Any]) -> dict[str, Instance]:
     found: list[Instance] = [SpeechInstance(run, "", config)]
     if config["language"]["arms"]:
         found.append(LanguageInstance(f"{run}/language", "_language", {"run": run, **config["language"]}))
+    for phase in ("components", "architectures"):
+        section = phase_study(config, phase)
+        if section["arms"]:
+            found.append(LanguageInstance(section["run"], f"_algebra_{phase}", section))
+    if speech := speech_phase_study(config):
+        found.append(SpeechInstance(speech["run"], "_algebra_speech", speech))
     return {study.name: study for study in found}
 
 

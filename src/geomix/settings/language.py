@@ -82,6 +82,9 @@ class LanguageStudy(Section):
         "train compare report",
     )
     seeds: Seeds = key([0, 1, 2], "seeds of each arm", "train compare report")
+    baseline: Name | None = key(
+        None, "arm to whose size the others are matched within 5 %; null: sizes are not compared", "compare report"
+    )
 
 
 class LanguageComparison(Section):

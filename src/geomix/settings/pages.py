@@ -58,7 +58,14 @@ class Key:
 
 def keys() -> Iterator[Key]:
     """Every key, sections in the configuration's order; those of arms once for each kind of arm."""
-    yield from _keys("the study", "", Config, None)
+    inside_arms = set()
+    for found in _keys("the study", "", Config, None):
+        # what an arm replaces beside the mixer is the same for every mixer
+        if found.kind and "." in found.path.partition(".NAME.")[2]:
+            if found.path in inside_arms:
+                continue
+            inside_arms.add(found.path)
+        yield found
 
 
 def _keys(title: str, prefix: str, section: type[Section], kind: str | None) -> Iterator[Key]:
@@ -69,6 +76,10 @@ def _keys(title: str, prefix: str, section: type[Section], kind: str | None) -> 
             for arm in SPEECH_ARMS if not prefix else LANGUAGE_ARMS:
                 what = "architecture" if "architecture" in arm.model_fields else "mixer"
                 inner.append((f"`{path}.NAME` with `{what}: {name_of(arm)}`", f"{path}.NAME.", arm, name_of(arm)))
+        elif (
+            name == "arms" and get_origin(field.annotation) is dict
+        ):  # those of a phase: described where the study's are
+            yield Key(title, path, field, kind)
         elif (found := section_of(field.annotation)) and not _is_plain(field.annotation):
             where = f"{path}." if get_origin(field.annotation) not in (list, dict) else f"{path}.*."
             inner.append((f"`{path}`", where, found, kind))

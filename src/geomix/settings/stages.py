@@ -12,9 +12,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from geomix.settings.algebra_jobs import arms_of, job_settings, language_job_settings, speech_job_settings
-from geomix.settings.base import resolved, without_before
-from geomix.settings.language import Text
+from geomix.settings.algebra_jobs import arms_of, job_settings, phase_study, speech_phase_study
+from geomix.settings.base import without_before
 from geomix.settings.speech import Corpus
 from geomix.settings.trainings import (
     evaluation_sets,
@@ -167,8 +166,8 @@ def text_settings(text: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def algebra_text(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The text of phases 2 and 3 of the algebra study, in the language study's form."""
-    return {**resolved(Text(name="text", kind="builtin")), **config["algebra"]["language"]["corpus"]}
+    """The text of phases 2 and 3 of the algebra study."""
+    return config["algebra"]["language"]["corpus"]
 
 
 def text_key(text: Mapping[str, Any]) -> str:
@@ -221,13 +220,15 @@ def stage_settings(config: Mapping[str, Any]) -> dict[str, Any]:
         "compare": comparison(config),
         "report": [report(config), granite_rows(config)],
     }
-    for study in (_language_stages(config), _algebra_stages(config)):
+    algebra = (phase_study(config, phase) for phase in ("components", "architectures"))
+    languages = ({"run": config["run"], **config["language"]}, *algebra)
+    for study in (*map(_language_stages, languages), _phase_one(config), _speech_phase(config)):
         found = {stage: [value, study.get(stage)] for stage, value in found.items()}
     return found
 
 
-def _language_stages(config: Mapping[str, Any]) -> dict[str, Any]:
-    language = config["language"]
+def _language_stages(language: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a language study; `language` is its section with `run`."""
     if not language["arms"]:
         return {}
     return {
@@ -237,17 +238,22 @@ def _language_stages(config: Mapping[str, Any]) -> dict[str, Any]:
         },
         "gate": language["gate"],
         "compare": language_comparison(language),
-        "report": language_report({"run": config["run"], **language}),
+        "report": language_report(language),
     }
 
 
-def _algebra_stages(config: Mapping[str, Any]) -> dict[str, Any]:
-    algebra = config["algebra"]
-    phase1, speech = algebra["representation"], algebra["speech"]
+def _phase_one(config: Mapping[str, Any]) -> dict[str, Any]:
+    phase1 = config["algebra"]["representation"]
     jobs = [job_settings(phase1, task, arm) for task in phase1["tasks"] for arm in arms_of(task, phase1["arms"])]
-    for phase in ("components", "architectures"):
-        jobs += [language_job_settings(algebra, phase, arm) for arm in algebra[phase]["arms"]]
-    if speech:
-        jobs += [speech_job_settings(config), speech["arms"], speech["seeds"]]
-    described = {key: algebra[key] for key in ("representation", "components", "architectures", "speech")}
-    return {"prepare": algebra["language"]["corpus"], "train": jobs, "report": described}
+    return {"train": jobs, "report": phase1}
+
+
+def _speech_phase(config: Mapping[str, Any]) -> dict[str, Any]:
+    if (speech := speech_phase_study(config)) is None:
+        return {}
+    return {
+        "train": {f"{a}/{s}": training(speech, a, s, t) for t, a, s in trainings_of(speech["study"])},
+        "average": selection(speech),
+        "compare": comparison(speech),
+        "report": report(speech),
+    }

@@ -15,6 +15,7 @@ from geomix.mixers.registry import MIXERS
 from geomix.settings.arms import SPEECH_ARMS, STUDY_KEYS
 from geomix.settings.base import Section, extra_of, without_before
 from geomix.settings.language import LanguageModel, LanguageTraining
+from geomix.settings.replacements import Replacements, split_replaced
 from geomix.settings.speech import Augmentation, Features, Model, Training
 
 E_BRANCHFORMER = "e_branchformer"
@@ -106,6 +107,8 @@ def training_settings(config: Mapping[str, Any], arm: str, seed: int, track: str
         model = dict(config["model"])
         if "ff_dim" in arm_values:
             model["ff_dim"] = arm_values.pop("ff_dim")
+        if replaced := split_replaced(arm_values):
+            model["replaced"] = replaced
         model["mixer"] = arm_values
         versions = {"model": MODEL_VERSIONS["conformer"]}
         if not is_own(arm_values["mixer"]):  # of whose code the settings hold the hash
@@ -126,6 +129,8 @@ def language_training_settings(language: Mapping[str, Any], arm: str, seed: int)
     """All that decides the weights of one training of the language study, of the section `language`, and nothing else."""
     values = {key: value for key, value in language["arms"][arm].items() if key not in STUDY_KEYS}
     model = {**language["model"], **{key: values.pop(key) for key in _LANGUAGE_MODEL_KEYS if key in values}}
+    if replaced := split_replaced(values):
+        model["replaced"] = replaced
     training = _that_train(language["training"], LanguageTraining)
     training |= {key: values.pop(key) for key in _LANGUAGE_TRAINING_KEYS if key in values}
     return {
@@ -178,6 +183,8 @@ def _reduced_model(model: Mapping[str, Any], language: bool) -> dict[str, Any]:
     if "architecture" in model:
         return without_before(model, _ARCHITECTURES[model["architecture"]])
     reduced = without_before(model, LanguageModel if language else Model)
+    if "replaced" in model:
+        reduced["replaced"] = without_before(model["replaced"], Replacements)
     mixer = model.get("mixer")
     if isinstance(mixer, Mapping) and mixer.get("mixer") in MIXERS:
         entry = MIXERS[mixer["mixer"]]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from geomix.files import read_object
 from geomix.settings import language_training_settings
 from geomix.statistics import range_verdict
 from geomix.studies.base import Judged, Kind
@@ -59,4 +61,20 @@ def train(config: Mapping[str, Any], track: None, arm: str, seed: int, files: An
     )
 
 
-LANGUAGE = Kind(name="language", metric=PERPLEXITY, train=train)
+def described(config: Mapping[str, Any], files: Mapping[str, Any]) -> dict[str, Any]:
+    """Pieces of the vocabulary and the exact size of each arm; `files` has text (the prepared text's corpus.json).
+
+    A `UserError` names an arm whose parameter count is more than 5 % from the baseline's without `unmatched: true`.
+    """
+    from geomix.models.arms import check_language_matched
+
+    vocabulary = read_object(Path(files["text"]), "vocabulary")["vocabulary"]
+    keys = ("parameters", "deviation", "flops_per_token")
+    sizes = {}
+    for size in check_language_matched(config, vocabulary):
+        block = {"feed_forward": dataclasses.asdict(size.block)} if size.block else {}
+        sizes[size.arm] = {**{key: getattr(size, key) for key in keys}, **block}
+    return {"vocabulary": vocabulary, "sizes": sizes}
+
+
+LANGUAGE = Kind(name="language", metric=PERPLEXITY, train=train, described=described)

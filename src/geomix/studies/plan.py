@@ -12,6 +12,7 @@ from geomix.errors import UserError
 from geomix.files import read_object
 from geomix.mixers.own.source import is_own
 from geomix.settings import BASELINE, E_BRANCHFORMER, evaluation_sets, seeds_of, settings_hash, stages, trainings_of
+from geomix.settings.replacements import REPLACEABLE
 from geomix.speech.prepared import known_hashes
 from geomix.training.pace import GPU_UTILISATION
 from geomix.training.store import Stored, finished_with, stored
@@ -230,7 +231,7 @@ def output_units(config: Mapping[str, Any], root: Path = Path(".")) -> int:
 
 def _measured(folder: Path, arm: Mapping[str, Any]) -> tuple[float, str] | None:
     """Mean audio-seconds per second of an arm's records and the device they ran on, if there are any of this mixer."""
-    mixer = {key: value for key, value in arm.items() if key not in ("ff_dim", "gated", "unmatched")}
+    mixer = {key: value for key, value in arm.items() if key not in ("ff_dim", "gated", "unmatched", *REPLACEABLE)}
     kinds = {"mixer": dict, "audio_seconds_per_second": (int, float), "device": str}
     records = [read_object(path, **kinds) for path in sorted(folder.glob("seed*/record.json"))]
     # a record of before the defaults were filled in names fewer arguments

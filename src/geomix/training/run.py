@@ -178,4 +178,4 @@ def run(job: Job[AnyTask], outputs: Outputs[AnyTask], out: Path) -> RunRecord:
 
 
 def _parameters(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

@@ -7,17 +7,12 @@ drew there, without replaying anything.
 
 from __future__ import annotations
 
-import hashlib
 import random
 
 import numpy as np
 import torch
 
-
-def derive_seed(*parts: int | str) -> int:
-    """A 63-bit seed that depends on every part and on nothing else (BLAKE2b of their text)."""
-    digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
+from geomix.seeds import derive_seed
 
 
 def generator(*parts: int | str) -> torch.Generator:

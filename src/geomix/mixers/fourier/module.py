@@ -9,7 +9,7 @@ from geomix.mixers.frames import Frames
 
 
 class FourierMixer(nn.Module):
-    """y = Re(F_time(F_width(x))), section 3.2 of the paper, over each utterance's own length; padded frames give 0.
+    """y = Re(F_time(F_width(x))), section 3.2 of arXiv 2105.03824, over each utterance's own length; padded frames give 0.
 
     Both transforms are divided by the square root of their length, which keeps numbers of size 1 there: FNet normalises the
     sum x + F(x), which takes any scale, and a block that normalises before the mixer does not. In at least fp32 whatever

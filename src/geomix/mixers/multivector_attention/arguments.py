@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import comb
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -17,6 +17,8 @@ _Grades = Annotated[list[_Whole], Field(min_length=1), AfterValidator(unique)]
 
 class CausalMultivectorAttention(Arguments):
     """Attention over multivectors that reads no later token, as the language model has it."""
+
+    version: ClassVar[int] = 2
 
     mixer: Literal["multivector_attention"] = argument(..., "attention whose queries and keys are multivectors")
     heads: Count = argument(4, "attention heads; heads times components must divide the width")

@@ -17,6 +17,7 @@ from geomix.algebra import Algebra
 from geomix.algebra.operations import contract_two_sided
 from geomix.errors import UserError
 from geomix.mixers.frames import Frames
+from geomix.tensors import drawn_apart
 
 
 class MultivectorAttention(nn.Module):
@@ -35,6 +36,7 @@ class MultivectorAttention(nn.Module):
         base: of the rotor angles.
         value_terms: terms of v -> sum_i A_i v B_i per head and channel, which starts as the identity; 0 leaves v alone.
         dropout: of the attention weights.
+        block, seed: draw the noise of the value terms, so that all else starts as in the attention without them.
 
     Raises UserError when there is no head or the components do not divide the head's width.
     """
@@ -52,6 +54,8 @@ class MultivectorAttention(nn.Module):
         base: float = 10000.0,
         value_terms: int = 0,
         dropout: float = 0.0,
+        block: int = 0,
+        seed: int = 0,
     ) -> None:
         super().__init__()
         try:
@@ -73,7 +77,10 @@ class MultivectorAttention(nn.Module):
         self.register_buffer("group", torch.empty(self.algebra.dim, dtype=torch.int64), persistent=False)
         self.set_score(temperature)
         self.positions = RotorPositions(self.algebra, self.channels, base) if rotors else None
-        self.values = ValueTransform(self.algebra, heads, self.channels, value_terms) if value_terms else None
+        self.values = None
+        if value_terms:
+            with drawn_apart(seed, "values", block):
+                self.values = ValueTransform(self.algebra, heads, self.channels, value_terms)
 
     @torch.no_grad()
     def set_score(self, temperature: str) -> None:
@@ -93,14 +100,6 @@ class MultivectorAttention(nn.Module):
         self.group = torch.tensor(index, device=like.device)
         signs = torch.tensor(algebra.squares.tolist(), dtype=like.dtype, device=like.device)
         self.metric = torch.ones_like(signs) if temperature == "dot" else signs
-
-    @classmethod
-    def from_attention(cls, qkv: nn.Linear, out: nn.Linear, heads: int, **arguments) -> MultivectorAttention:
-        """A scalar attention's projections, carried over: equal to it at the start unless positions are replaced."""
-        attention = cls(out.out_features, heads, **arguments).to(qkv.weight.device, qkv.weight.dtype)
-        attention.qkv.load_state_dict(qkv.state_dict())
-        attention.out.load_state_dict(out.state_dict())
-        return attention
 
     def forward(self, x: Tensor, frames: Frames) -> Tensor:
         """(B, T, width) to (B, T, width); padded frames influence no real one as long as they are finite."""

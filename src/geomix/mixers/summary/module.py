@@ -11,7 +11,7 @@ from geomix.mixers.frames import Frames
 
 
 class SummaryMixing(nn.Module):
-    """y_t = c(f(x_t), mean over the utterance of s(x)): equation 2 of the paper, with each of f, s and c a linear map and a GELU.
+    """y_t = c(f(x_t), mean over the utterance of s(x)): equation 2 of arXiv 2307.07421, with each of f, s and c a linear map and a GELU.
 
     As in the authors' code, a LayerNorm follows f and the mean. Causal, the mean runs over the frames up to t alone.
 

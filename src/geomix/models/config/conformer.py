@@ -13,6 +13,8 @@ from geomix.mixers.base import Size
 from geomix.mixers.lazy import named
 from geomix.mixers.registry import sizes_of
 from geomix.models.config.lengths import CONVOLUTIONS, SUBSAMPLINGS, subsampled_length
+from geomix.settings.replacements import Replacements, replacements_of
+from geomix.settings.sizes import added
 
 if TYPE_CHECKING:
     from torch import nn
@@ -47,6 +49,7 @@ class ConformerConfig:
         mixer: {"mixer": name, ...arguments}, see `geomix.mixers.make_mixer`; of a user's own with keys of `mixers.own.source`.
         seed: draws the signed mixer's table.
         intermediate_ctc: see `IntermediateCTC`.
+        replaced: what the arm replaces beside the mixer: `feed_forward`, `projections` (`settings.replacements`); {} nothing.
     """
 
     model: ClassVar[str] = "geomix.models.conformer:ConformerCTC"
@@ -66,6 +69,7 @@ class ConformerConfig:
     mixer: Mapping[str, Any] = field(default_factory=lambda: {"mixer": "attention"})
     seed: int = 0
     intermediate_ctc: IntermediateCTC | None = None
+    replaced: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("vocab", "features", "blocks", "width", "heads", "ff_dim", "kernel"):
@@ -122,6 +126,11 @@ class ConformerConfig:
         """The untrained model."""
         return named(self.model)(self)
 
+    @functools.cached_property
+    def replacements(self) -> Replacements:
+        """`replaced` as types."""
+        return replacements_of(self.replaced)
+
     @property
     def frame_rate(self) -> float:
         """Encoder frames a second."""
@@ -156,6 +165,7 @@ class ConformerConfig:
         head = 2 * width + (width + 1) * vocab
         if inter is not None and inter.self_conditioning:
             head += (vocab + 1) * width
+        block += added(self.replacements, width, self.ff_dim, 2).parameters
         return front + self.blocks * block + sum(size.parameters for size in self.mixer_sizes) + head
 
     def macs_per_frame(self, frames: int) -> float:
@@ -171,6 +181,7 @@ class ConformerConfig:
             macs += rows * bins * 9 * width * (width if number else 1)
         macs += self.blocks * (2 * 2 * width * self.ff_dim + 3 * width * width + self.kernel * width)
         macs += sum(size.macs_per_frame(frames) for size in self.mixer_sizes)
+        macs += self.blocks * added(self.replacements, width, self.ff_dim, 2).macs
         if inter is not None:
             macs += len(inter.blocks) * width * self.vocab * (2 if inter.self_conditioning else 1)
         return macs
@@ -179,6 +190,10 @@ class ConformerConfig:
         """Plain values from which `from_dict` makes the same configuration."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         values["mixer"] = _plain(self.mixer)
+        if self.replaced:
+            values["replaced"] = _plain(self.replaced)
+        else:
+            del values["replaced"]
         if self.intermediate_ctc is not None:
             values["intermediate_ctc"] = _plain(dataclasses.asdict(self.intermediate_ctc))
         return values

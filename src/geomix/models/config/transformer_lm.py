@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 from geomix.errors import UserError
 from geomix.mixers.registry import arguments_of
+from geomix.settings.replacements import Replacements, replacements_of
+from geomix.settings.sizes import added
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +26,9 @@ class LanguageModelConfig:
     extra_linear : a width x width linear map with bias after the mixer: the d^2 + d parameters a layer by which the paper's
         counts exceed its equations.
     mixer : {"mixer": "attention", "heads": 4} or {"mixer": "pair", ...arguments of PairMixer}.
-    seed : of the signed table.
+    seed : of tables that are drawn and of what is replaced.
+    replaced : what the arm replaces beside the mixer: `feed_forward`, `projections`, `embedding`, `positions`
+        (`settings.replacements`); {} nothing.
     """
 
     vocab: int
@@ -37,6 +42,7 @@ class LanguageModelConfig:
     extra_linear: bool = False
     mixer: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"mixer": "attention", "heads": 4})
     seed: int = 0
+    replaced: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LanguageModelConfig:
@@ -52,6 +58,23 @@ class LanguageModelConfig:
             raise UserError(f"language model: norm {config.norm!r} is not known: choose post or pre")
         return config
 
+    @functools.cached_property
+    def replacements(self) -> Replacements:
+        """`replaced` as types."""
+        return replacements_of(self.replaced)
+
+    @property
+    def position_table(self) -> bool:
+        """Whether a learned position is added to each token."""
+        return self.replacements.positions is None or self.replacements.positions.table == "learned"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values from which `from_dict` makes the same configuration."""
+        values = {**dataclasses.asdict(self), "mixer": dict(self.mixer)}
+        if not values["replaced"]:
+            del values["replaced"]
+        return values
+
     def parameters(self) -> int:
         """Trainable parameters, the tied head counted once."""
         width, ff_dim = self.width, self.ff_dim
@@ -60,10 +83,12 @@ class LanguageModelConfig:
         )
         if self.extra_linear:
             block += width * width + width
-        return (self.vocab + self.positions) * width + self.blocks * block + 2 * width
+        block += added(self.replacements, width, ff_dim, 1).parameters
+        return (self.vocab + self.positions * self.position_table) * width + self.blocks * block + 2 * width
 
     def macs_per_token(self, length: int) -> float:
         """Multiply-adds of the forward pass a token, in blocks of `length` tokens: the maps, attention's products, the head."""
         width = self.width
         block = arguments_of(self.mixer, causal=True).macs_per_frame(width, length) + 2 * width * self.ff_dim
+        block += added(self.replacements, width, self.ff_dim, 1).macs
         return self.blocks * (block + self.extra_linear * width * width) + self.vocab * width

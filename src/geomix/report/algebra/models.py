@@ -1,269 +1,323 @@
-"""Pages of phases 2 and 3: language models with one component changed, and with other feed-forward layers; phase 3 on speech."""
+"""Pages of phases 2 and 3: what their studies found, beside what a step of each arm costs, with the protocol of the phase."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from geomix.files import read_object, write_json, write_text
-from geomix.report.algebra.page import machine_line, remarks_section, seed_marks
+from geomix.files import read_object, read_objects, write_json, write_text
+from geomix.report.algebra.page import remark, seed_marks
+from geomix.report.columns import Column, Table, thousands
 from geomix.report.figures import draw
-from geomix.report.text import markdown_table
+from geomix.report.pages import render
+from geomix.settings.replacements import in_words, split_replaced
+from geomix.statistics.verdicts import CANNOT_TELL, EQUAL, TWO_MODELS, WITHIN
+from geomix.training.record import RunRecord
+from geomix.training.results import Study
 
-# an arm of the algebra and the same under random signs
 CONTROLS = (("clifford", "shuffled"), ("clifford_two_sided", "shuffled_two_sided"))
+"""An arm of the algebra, and the same under random signs."""
+FLOPS_BASELINE = "scalar_flops"
+"""The dense arm that holds clifford's FLOPs."""
+SPEECH_BASELINE = "wide_scalar"
+COMPONENTS = {
+    "scalar": "nothing: the baseline",
+    "embeddings": "token embeddings are multivectors of Cl(3); the same numbers under other names, so that it must tie exactly",
+    "embeddings_graded": "the same, with the initialisation of [Parslow2026], section 6.3: grades above 0 start at a tenth",
+    "qk": "attention scores are <q ~k>_0 with a learned temperature per head and grade",
+    "positions": "rotors R M ~R turn queries and keys; the learned position table is dropped",
+    "rope": "the control of `positions`: the same in Cl(2) on vectors, which is rotary position embedding (RoPE) with learned rates",
+    "values": "values pass through v -> A v B, a learned sandwich per head and channel",
+}
+"""Arm of the configuration -> what it replaces, in a sentence; another arm is described by its keys."""
 
 
-def _language_table(jobs: dict[str, dict[str, Any]], baseline: str) -> tuple[list[list[str]], list[dict[str, Any]]]:
-    """Rows of a table of language-model arms, and each arm's comparison with the baseline."""
-    from geomix.statistics import t_interval_log_perplexity
+@dataclass(frozen=True)
+class Phase:
+    """The study of a phase, its comparisons and costs."""
 
-    base = jobs[baseline]
-    rows, comparisons = [], []
-    for arm, job in jobs.items():
-        values = _perplexities(job)
-        entry: dict[str, Any] = {"arm": arm, "baseline": baseline, "seeds": len(values)}
-        if arm == baseline:
-            ratio, verdict = "1", "baseline"
-        elif len(values) < 2:
-            ratio, verdict = f"{np.mean(values) / np.mean(_perplexities(base)):.3f}", "one seed: no interval"
-        elif values == _perplexities(base):
-            entry |= {"ratio": 1.0, "low": 1.0, "high": 1.0, "verdict": "identical"}
-            ratio, verdict = "1 exactly", "identical, seed by seed"
-        else:
-            t = t_interval_log_perplexity(values, _perplexities(base))
-            kind = "tie" if t.low <= 1 <= t.high else f"{arm if t.ratio < 1 else baseline} better"
-            entry |= {"ratio": t.ratio, "low": t.low, "high": t.high, "p": t.log.p, "verdict": kind}
-            ratio, verdict = f"{t.ratio:.3f} [{t.low:.3f}, {t.high:.3f}]", kind
-        comparisons.append(entry)
-        rows.append(
-            [
-                arm,
-                f"{job['parameters']:,} ({job['parameters'] / base['parameters']:.3f})",
-                f"{job['flops_per_token'] / 1e6:.2f} ({job['flops_per_token'] / base['flops_per_token']:.2f})",
-                f"{1e3 * job['step_seconds']:.1f}",
-                f"{job['activation_bytes'] / 1e6:.1f}",
-                f"{job['record']['peak_memory_bytes'] / 1e6:.0f}",
-                f"{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else f"{values[0]:.2f}",
-                ratio,
-                verdict,
-            ]
+    study: Study
+    baseline: str
+
+    @classmethod
+    def read(cls, folder: Path, phase: str) -> Phase:
+        """The phase in `<folder>/<phase>/`."""
+        study = Study.read(folder / phase)
+        return cls(study, study.settings["study"].get("baseline") or SPEECH_BASELINE)
+
+    @cached_property
+    def comparisons(self) -> list[dict[str, Any]]:
+        """Entries of comparisons.json on the test sets."""
+        found = read_objects(self.study.folder / "comparisons.json")
+        return [entry for entry in found if entry["set"] in self.study.test_sets]
+
+    @cached_property
+    def costs(self) -> Mapping[str, Mapping[str, float]]:
+        """Arm -> what a step costs."""
+        return read_object(self.study.folder / "costs.json", "arms", "record")["arms"]
+
+    @cached_property
+    def rows(self) -> dict[str, Row]:
+        """A row for each arm."""
+        return {arm: Row(self, arm, self.study.of(self.study.tracks[0], arm)) for arm in self.study.arms}
+
+    def contrast(self, a: str, b: str, name: str | None = None) -> Contrast | None:
+        """What the comparison on a test set (the first one) says of a beside b; None where it has no such pair."""
+        for entry in self.comparisons:
+            if {entry["a"], entry["b"]} == {a, b} and entry["set"] == (name or self.study.test_sets[0]):
+                return Contrast(entry, turned=entry["a"] == b)
+        return None
+
+    def said(self, pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+        """What the phase's JSON file says of each pair."""
+        found = [(a, b, self.contrast(a, b)) for a, b in pairs if {a, b} <= set(self.rows)]
+        return [{"arm": a, "baseline": b, **c.values, "verdict": c.verdict} for a, b, c in found if c]
+
+    @property
+    def machine(self) -> str:
+        """Where and when the trainings ran and what they took."""
+        records = [trained.record for trained in self.study.trainings]
+        origins = [record.origin for record in records]
+        commits = sorted({(o.commit or "unknown")[:10] + (" (dirty)" if o.dirty else "") for o in origins})
+        minutes = sum(record.course.wall_seconds for record in records) / 60
+        where = ", ".join(sorted({o.cpu if o.device == "cpu" else o.device for o in origins}))
+        return (
+            f"{len(records)} trainings, {minutes:.1f} minutes in all on {where}; torch {origins[0].packages.get('torch', '-')}; "
+            f"commit {', '.join(commits)}; finished {max(o.finished for o in origins)[:16]} UTC."
         )
-    return rows, comparisons
 
 
-LANGUAGE_HEAD = [
-    "arm", "parameters (× baseline)", "MFLOP a token (×)", "step, CPU-ms", "kept, MB", "peak, MB", "test perplexity", "ratio [95 %]", "verdict",
-]  # fmt: skip
-LANGUAGE_NOTE = (
-    "Perplexity on the test split at the epoch with the best validation perplexity, mean ± standard deviation over seeds; ratio: "
-    "difference of mean ln(perplexity) with its 95 % t-interval, degrees of freedom min(n) - 1, as the language study has it; a tie where the "
-    "interval holds 1. *Step*: CPU time of a training step of the largest batch; *kept*: what its forward pass holds for the backward pass; *peak*: of the process."
+@dataclass(frozen=True)
+class Contrast:
+    """An entry of comparisons.json read as a beside b, whichever of the two stands first there."""
+
+    entry: Mapping[str, Any]
+    turned: bool
+
+    @property
+    def verdict(self) -> str:
+        """`better` or `worse`, of a, or the verdict itself where it names neither."""
+        said = self.entry["verdict"].removesuffix(WITHIN)
+        if not said.endswith(" better"):
+            return said
+        first = said.removesuffix(" better") in ("a", self.entry["a"])
+        return "better" if first != self.turned else "worse"
+
+    @property
+    def values(self) -> dict[str, float]:
+        """`ratio` of perplexities or `difference` of word error rates, and the ends of its interval where it has one."""
+        name = "ratio" if "ratio" in self.entry else "difference"
+        low, value, high = (self.entry.get(key) for key in ("low", name, "high"))
+        if self.turned:
+            turn = (lambda v: 1 / v) if name == "ratio" else (lambda v: 0.0 - v)
+            low, value, high = (None if v is None else turn(v) for v in (high, value, low))
+        return {name: value} | ({} if low is None else {"low": low, "high": high})
+
+    @property
+    def text(self) -> str:
+        """`1.014 [0.987, 1.042]`, or `-1.2 [-2.0, -0.4] points`."""
+        values = self.values
+        form = "{:.3f}" if "ratio" in values else "{:+.1f}"
+        shown = form.format(values.get("ratio", values.get("difference")))
+        if "low" in values:
+            shown += f" [{form.format(values['low'])}, {form.format(values['high'])}]"
+        return shown if "ratio" in values else f"{shown} points"
+
+
+@dataclass(frozen=True)
+class Row:
+    """An arm of a phase."""
+
+    phase: Phase
+    arm: str
+    trainings: Sequence[Any]
+
+    @property
+    def records(self) -> list[RunRecord]:
+        return [trained.record for trained in self.trainings]
+
+    @property
+    def size(self) -> Mapping[str, Any]:
+        """What study.json says of its size."""
+        return self.phase.study.settings["sizes"][self.arm]
+
+    def beside(self, name: str, baseline: str) -> float:
+        """One of its sizes over that of an arm."""
+        return self.size[name] / self.phase.rows[baseline].size[name]
+
+    def perplexities(self, average: str = "batch_mean") -> list[float]:
+        """On the test text, a seed each."""
+        return [trained.perplexity["test"][average] for trained in self.trainings]
+
+    def rates(self, name: str) -> list[float]:
+        """Word error rate (%) on a set, a seed each."""
+        return [read_object(t.folder / "score" / f"{name}.json")["words"]["rate"] for t in self.trainings]
+
+    def against(self, baseline: str) -> tuple[str, str]:
+        """Ratio and verdict beside an arm."""
+        if self.arm == baseline:
+            return "1", "baseline"
+        if self.perplexities() == self.phase.rows[baseline].perplexities():
+            return "1 exactly", "identical, seed by seed"
+        found = self.phase.contrast(self.arm, baseline)
+        return (found.text, found.verdict) if found else ("", "")
+
+
+def _mean(values: Sequence[float], decimals: int = 2) -> str:
+    spread = f" ± {np.std(values, ddof=1):.{decimals}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{decimals}f}{spread}"
+
+
+def _sized(flops: str, unit: float, decimals: int, title: str, baseline: str) -> list[Column]:
+    """Columns of sizes and costs; `flops` is their name in study.json, `baseline` the arm beside which they stand."""
+    shown = lambda row: f"{row.size[flops] / unit:.{decimals}f} ({row.beside(flops, baseline):.2f})"
+    peak = lambda row: max(record.course.peak_memory_bytes for record in row.records)
+    return [
+        Column("arm", lambda row: row.arm),
+        Column(
+            "parameters",
+            lambda r: f"{r.size['parameters']:,} ({r.beside('parameters', baseline):.3f})",
+            "parameters (× baseline)",
+        ),
+        Column("flops", shown, title),
+        Column("step", lambda row: 1e3 * row.phase.costs[row.arm]["step_seconds"], "step, CPU-ms", "{:.1f}".format),
+        Column("kept", lambda row: row.phase.costs[row.arm]["activation_bytes"] / 1e6, "kept, MB", "{:.1f}".format),
+        Column("peak", lambda row: peak(row) / 1e6, "peak, MB", "{:.0f}".format),
+    ]
+
+
+def _language_table(phase: Phase, arms: Sequence[str], baseline: str) -> Table:
+    columns = [
+        *_sized("flops_per_token", 1e6, 2, "MFLOP a token (×)", baseline),
+        Column("test", lambda row: _mean(row.perplexities()), "test perplexity"),
+        Column("token", lambda row: _mean(row.perplexities("token")), "by tokens"),
+        Column("ratio", lambda row: row.against(baseline)[0], "ratio [95 %]"),
+        Column("verdict", lambda row: row.against(baseline)[1]),
+    ]
+    return Table.of(columns, [phase.rows[arm] for arm in arms])
+
+
+def _finish(phase: Phase, folder: Path, name: str, summary: str, said: Mapping[str, Any], **values: Any) -> None:
+    """Write the page, its JSON file and its figure."""
+    machine, settings, notes = phase.machine, phase.study.settings, remark(folder, name)
+    page = render(f"algebra_{name}.md", summary=summary, settings=settings, machine=machine, remarks=notes, **values)
+    write_text(folder / f"{name}.md", page)
+    write_json(folder / f"{name}.json", {"summary": summary, **said})
+
+
+def _draw(phase: Phase, folder: Path, name: str, values: Callable[[Row], list[float]], label: str) -> None:
+    draw(name, folder / "figures", lambda: seed_marks({arm: values(row) for arm, row in phase.rows.items()}, label))
+
+
+def build_components(folder: str | os.PathLike) -> None:
+    """Write components.md, components.json and figures/components of `folder` from the study in components/."""
+    folder = Path(folder)
+    phase = Phase.read(folder, "components")
+    arms, base = phase.study.settings["arms"], phase.baseline
+    found = {arm: phase.contrast(arm, base) for arm in phase.rows if arm != base}
+    words = {"better": f"better than the {base} baseline", "worse": "worse", EQUAL: "equal to it"}
+    words |= {CANNOT_TELL: "not told apart from it"}
+    clauses = [
+        f"{', '.join(f'{arm} {found[arm].text}' for arm in these)} {what}"
+        for verdict, what in words.items()
+        if (these := [arm for arm, c in found.items() if c and c.verdict == verdict])
+    ]
+    if (rotors := phase.contrast("positions", "rope")) and rotors.verdict != TWO_MODELS:
+        clauses.append(f"positions beside rope, plain rotary positions: {rotors.text} ({rotors.verdict})")
+    summary = f"ratio of perplexities: {'; '.join(clauses)}" if clauses else "one arm or one seed: nothing is compared"
+    _finish(
+        phase, folder, "components", summary,
+        {"comparisons": phase.said([(arm, base) for arm in found])},
+        data=phase.rows[base].records[0].subject.data,
+        table=_language_table(phase, list(phase.rows), base),
+        arms={arm: COMPONENTS.get(arm) or _in_words(arms[arm]) for arm in phase.rows},
+    )  # fmt: skip
+    _draw(phase, folder, "components", Row.perplexities, "test perplexity")
+
+
+def _in_words(arm: Mapping[str, Any]) -> str:
+    """What an arm replaces, by its keys."""
+    arm = dict(arm)
+    replaced = in_words(split_replaced(arm))
+    return ", ".join([f"mixer {arm['mixer']}", *replaced])
+
+
+def build_architectures(folder: str | os.PathLike) -> None:
+    """Write architectures.md, architectures.json and figures/architectures of `folder` from the study in architectures/."""
+    folder = Path(folder)
+    phase = Phase.read(folder, "architectures")
+    base, rows = phase.baseline, phase.rows
+    sentences = [
+        f"{arm} has {_beside(phase, arm, shuffled)} times the perplexity of its shuffled table and {_beside(phase, arm, base)} times "
+        "that of the dense model of the same size"
+        for arm, shuffled in CONTROLS
+        if {arm, shuffled} <= set(rows)
+    ]
+    summary = "; ".join(sentences) or "no Clifford arm beside its shuffled table: nothing is compared"
+    by_parameters = [arm for arm in rows if arm != FLOPS_BASELINE]
+    by_flops = [arm for arm in (FLOPS_BASELINE, "clifford") if arm in rows]
+    _finish(
+        phase, folder, "architectures", summary,
+        {
+            "parameters held": phase.said([(arm, base) for arm in by_parameters if arm != base]),
+            "flops held": phase.said([("clifford", FLOPS_BASELINE)]),
+            "controls": phase.said(CONTROLS),
+        },
+        data=rows[base].records[0].subject.data,
+        by_parameters=_language_table(phase, by_parameters, base),
+        by_flops=_language_table(phase, by_flops, FLOPS_BASELINE) if len(by_flops) == 2 else None,
+        maps=Table.of(MAPS, [row for row in rows.values() if "feed_forward" in row.size]),
+        speech=(folder / "speech").is_dir(),
+    )  # fmt: skip
+    _draw(phase, folder, "architectures", Row.perplexities, "test perplexity")
+
+
+MAPS = (
+    Column("arm", lambda row: row.arm),
+    Column("what", lambda row: _in_words(row.phase.study.settings["arms"][row.arm]).partition(", feed_forward ")[2]),
+    Column("inner", lambda row: row.size["feed_forward"]["inner"], "inner width"),
+    Column("parameters", lambda row: row.size["feed_forward"]["parameters"], "parameters of a block", thousands),
+    Column("macs", lambda row: row.size["feed_forward"]["macs"], "multiply-adds", thousands),
+    Column("tying", lambda row: row.size["feed_forward"]["tying"], "sharing"),
+    Column("span", lambda row: "{span}/{of}".format(**b) if (b := row.size["feed_forward"])["span"] else ""),
 )
 
 
-def _perplexities(job: dict[str, Any]) -> list[float]:
-    return [run["perplexity"]["test"] for run in job["runs"]]
+def _beside(phase: Phase, arm: str, other: str) -> str:
+    found = phase.contrast(arm, other)
+    return f"{found.text} ({found.verdict})" if found else "-"
 
 
-def _text_line(job: dict[str, Any]) -> str:
-    data, model, training = job["data"], job["model"], job["settings"]["training"]
-    most = training.get("max_updates")
-    length = f"at most {most:,} updates" if most else f"{training['epochs']} epochs"
-    splits = ", ".join(f"{part['tokens']:,} {name}" for name, part in data["splits"].items())
-    return (
-        f"Text: {data['name']}, {splits} tokens of {data['vocabulary']:,} pieces, unigram perplexity {np.exp(data['unigram_entropy']):.0f}. "
-        f"Model: {model['blocks']} blocks, width {model['width']}, {job['settings']['heads']} heads, feed-forward {model['ff_dim']}, {model['positions']} positions; "
-        f"{length} of {training['batch']} blocks an update, AdamW, learning rate {training['learning_rate']:g}; "
-        f"seeds {', '.join(map(str, job['settings']['seeds']))}."
-    )
-
-
-def build_components(folder: str | os.PathLike, settings: dict[str, Any]) -> None:
-    """Write components.md, components.json and figures/components of `folder` from the records in components/."""
-    from geomix.studies.algebra.components import COMPONENTS
-
+def build_speech(folder: str | os.PathLike) -> None:
+    """Write speech.md, speech.json and figures/speech of `folder` from the study in speech/."""
     folder = Path(folder)
-    jobs = {arm: read_object(folder / "components" / f"{arm}.json", "runs", "record") for arm in settings["arms"]}
-    rows, comparisons = _language_table(jobs, "scalar")
-    better = [c["arm"] for c in comparisons if c.get("verdict") == f"{c['arm']} better"]
-    worse = [c["arm"] for c in comparisons if c.get("verdict") == "scalar better"]
-    tied = [c["arm"] for c in comparisons if c.get("verdict") in ("tie", "identical")]
-    ratio = {c["arm"]: f"{c['arm']} {c['ratio']:.3f} [{c['low']:.3f}, {c['high']:.3f}]" for c in comparisons if "low" in c}  # fmt: skip
-    clauses = [f"{', '.join(ratio[n] for n in names)} {what}" for names, what in ((better, "better than the scalar baseline"), (worse, "worse"), (tied, "tied with it")) if names]  # fmt: skip
-    if {"positions", "rope"} <= set(jobs):
-        clauses.append(f"positions beside rope, plain rotary positions: {_beside(jobs, 'positions', 'rope')}")
-    summary = "ratio of perplexities: " + "; ".join(clauses) if clauses else "one arm or one seed: nothing is compared"
-    parts = [
-        "# Phase 2: one component of the Transformer at a time",
-        f"**In one sentence:** {summary}.",
-        _text_line(jobs["scalar"]) + " " + machine_line(job["record"] for job in jobs.values()),
-        "\n".join(markdown_table(LANGUAGE_HEAD, rows)),
-        LANGUAGE_NOTE,
-        "![Test perplexity of each arm](figures/components.png)",
-        "*A mark a seed; the bar is the mean.*",
-        "## Fixed before the run",
-        "Budget held: parameters, within 5 % of the scalar baseline; FLOPs and time stand beside. Each arm replaces one thing by its form over Cl(3) and leaves the "
-        "rest, initial weights included, as it was:",
-        "\n".join(f"- `{arm}`: {COMPONENTS[arm]}" for arm in jobs),
-        "Expected: `embeddings` identical (Adam does not see names); the others within a few per cent of the baseline, since nothing says that "
-        "the factors of a text have the symmetry of Cl(3) (article, section 5.2).",
-        remarks_section(folder, "components"),
-    ]
-    write_text(folder / "components.md", "\n\n".join(p for p in parts if p) + "\n")
-    write_json(folder / "components.json", {"summary": summary, "comparisons": comparisons})
-    draw(
-        "components",
-        folder / "figures",
-        lambda: seed_marks({a: _perplexities(j) for a, j in jobs.items()}, "test perplexity"),
-    )
-
-
-def build_architectures(folder: str | os.PathLike, settings: dict[str, Any]) -> None:
-    """Write architectures.md, architectures.json and figures/architectures of `folder` from the records in architectures/."""
-    folder = Path(folder)
-    jobs = {arm: read_object(folder / "architectures" / f"{arm}.json", "runs", "record") for arm in settings["arms"]}
-    held = lambda *kinds: {arm: job for arm, job in jobs.items() if job["held"] in kinds}
-    by_parameters = held("parameters", "none")
-    rows, comparisons = _language_table(by_parameters, "wide_scalar")
-    by_flops = {arm: jobs[arm] for arm in ("scalar_flops", "clifford") if arm in jobs}
-    flops_rows, flops_comparisons = _language_table(by_flops, "scalar_flops") if len(by_flops) == 2 else ([], [])
-    sentences = [
-        f"{arm} has {_beside(jobs, arm, shuffled)} times the perplexity of its shuffled table and {_beside(jobs, arm, 'wide_scalar')} times "
-        "that of the dense model of the same size"
-        for arm, shuffled in CONTROLS
-        if arm in jobs and shuffled in jobs
-    ]
-    summary = "; ".join(sentences) or "no Clifford arm beside its shuffled table: nothing is compared"
-    parts = [
-        "# Phase 3: fair architectures",
-        f"**In one sentence:** {summary}.",
-        "Every feed-forward block of the model is made of the arm's linear maps; everything else is the same in all arms. The feed-forward weights start "
-        "at a standard deviation of inputs^-1/2 here, so that maps which share their numbers start with outputs of one size; phase 2 starts them at the "
-        "model's init_std, and its baseline is therefore another number.",
-        "## Language, parameters held",
-        "Parameters of the feed-forward within 5 % of the wider scalar model's (`ordinary` is the model with half its inner width, outside the budget); FLOPs and time differ and stand beside.",
-        "\n".join(markdown_table(LANGUAGE_HEAD, rows)),
-        *(
-            [
-                "## Language, FLOPs held",
-                "A dense model with the FLOPs of the Clifford one, hence about eight times its feed-forward parameters.",
-                "\n".join(markdown_table(LANGUAGE_HEAD, flops_rows)),
-            ]
-            if flops_rows
-            else []
-        ),
-        LANGUAGE_NOTE,
-        _text_line(jobs["wide_scalar"]) + " " + machine_line(job["record"] for job in jobs.values()),
-        "![Test perplexity of each arm](figures/architectures.png)",
-        "*A mark a seed; the bar is the mean.*",
-        "## The maps",
-        "\n".join(
-            markdown_table(
-                ["arm", "what", "inner width", "parameters of a block", "multiply-adds", "sharing", "span"],
-                [
-                    [
-                        arm,
-                        job["what"],
-                        str(job["inner"]),
-                        f"{job['block']['parameters']:,}",
-                        f"{job['block']['macs']:,}",
-                        job["tying"],
-                        f"{job['span']}/{job['of']}" if "span" in job else "",
-                    ]
-                    for arm, job in jobs.items()
-                ],
-            )
-        ),  # fmt: skip
-        "*Span*: dimension of the maps that one pair of channels can be given, of dim²; left multiplication spans dim under any table, so that the shuffled arm has the same capacity.",
-        _speech_part(folder),
-        "## Fixed before the run",
-        "The arms, the budgets and the comparison with the wider scalar model; beside it, Clifford against its shuffled table. Expected: ties between Clifford and shuffled (a text has no reason to know Cl(3)), "
-        "and sharing that pays or costs whatever the signs.",
-        remarks_section(folder, "architectures"),
-    ]
-    write_text(folder / "architectures.md", "\n\n".join(p for p in parts if p) + "\n")
-    write_json(
-        folder / "architectures.json",
-        {"summary": summary, "parameters held": comparisons, "flops held": flops_comparisons},
-    )
-    draw(
-        "architectures",
-        folder / "figures",
-        lambda: seed_marks({a: _perplexities(j) for a, j in jobs.items()}, "test perplexity"),
-    )
-
-
-def _beside(jobs: dict[str, Any], arm: str, other: str) -> str:
-    return _ratio(_perplexities(jobs[arm]), _perplexities(jobs[other]))
-
-
-def _ratio(a: list[float], b: list[float]) -> str:
-    """Ratio of two arms' seeds with its t-interval of logarithms and what it says: `1.014 [0.987, 1.042] (a tie)`."""
-    from geomix.statistics import t_interval_log_perplexity
-
-    if min(len(a), len(b)) < 2:
-        return f"{np.mean(a) / np.mean(b):.3f} (one seed: no interval)"
-    t = t_interval_log_perplexity(a, b)
-    verdict = "a tie" if t.low <= 1 <= t.high else "better" if t.ratio < 1 else "worse"
-    return f"{t.ratio:.3f} [{t.low:.3f}, {t.high:.3f}] ({verdict})"
-
-
-def _speech_part(folder: Path) -> str:
-    return "## Speech\n\nThe same arms in a Conformer: [speech.md](speech.md)." if (folder / "speech").is_dir() else ""
-
-
-def build_speech(folder: str | os.PathLike, arms: list[str]) -> None:
-    """Write speech.md, speech.json and figures/speech of `folder` from the records in speech/."""
-    folder = Path(folder)
-    jobs = {arm: read_object(folder / "speech" / f"{arm}.json", "runs", "record") for arm in arms}
-    base = jobs["wide_scalar"]
-    sets = list(base["runs"][0]["wer"])
-    rates = {arm: {s: [run["wer"][s] for run in job["runs"]] for s in sets} for arm, job in jobs.items()}
-    show = lambda v: f"{np.mean(v):.1f}" + (f" ± {np.std(v, ddof=1):.1f}" if len(v) > 1 else "")
-    rows = [
-        [
-            arm,
-            f"{job['parameters']:,} ({job['parameters'] / base['parameters']:.3f})",
-            f"{job['flops_per_audio_second'] / 1e6:.0f} ({job['flops_per_audio_second'] / base['flops_per_audio_second']:.2f})",
-            f"{job['step_seconds']:.2f}",
-            f"{job['activation_bytes'] / 1e6:.0f}",
-            f"{job['record']['peak_memory_bytes'] / 1e6:.0f}",
-            *(show(rates[arm][s]) for s in sets),
-        ]
-        for arm, job in jobs.items()
-    ]
-    head = ["arm", "parameters (×)", "MFLOP an audio-second (×)", "step, CPU-s", "kept, MB", "peak, MB", *(f"WER {s}, %" for s in sets)]  # fmt: skip
-    settings, seeds = base["settings"], len(base["runs"])
-    beside = lambda arm, other: _ratio(rates[arm][sets[0]], rates[other][sets[0]])
-    summary = f"word error rates on {sets[0]}: " + ", ".join(f"{arm} {show(rates[arm][sets[0]])} %" for arm in jobs)
+    phase = Phase.read(folder, "speech")
+    sets, rows = phase.study.sets, phase.rows
+    rate = lambda row: f"{_mean(row.rates(sets[0]), 1)} %"
+    summary = f"word error rates on {sets[0]}: " + ", ".join(f"{arm} {rate(row)}" for arm, row in rows.items())
     for arm, shuffled in CONTROLS:
-        if arm in jobs and shuffled in jobs:
+        if {arm, shuffled} <= set(rows):
             summary += (
-                f"; {arm} errs {beside(arm, shuffled)} times as often as its shuffled table and {beside(arm, 'wide_scalar')} times as often "
-                "as the dense model of the same size"
+                f"; {arm} beside its shuffled table {_beside(phase, arm, shuffled)}, beside the dense model of the same "
+                f"size {_beside(phase, arm, phase.baseline)}"
             )
-    parts = [
-        "# Phase 3 on speech: a Conformer whose feed-forward layers share their numbers",
-        f"**In one sentence:** {summary}.",
-        f"Corpus {settings['data']['corpus']['name']}; {settings['model']['blocks']} blocks, width {settings['model']['width']}, feed-forward "
-        f"{settings['model']['ff_dim']}, {settings['training']['epochs']} epochs, {seeds} seed{'s' if seeds > 1 else ''}. "
-        + machine_line(job["record"] for job in jobs.values()),
-        "Budget held: parameters of the feed-forward, within 5 %; FLOPs and time stand beside.",
-        "\n".join(markdown_table(head, rows)),
-        "Mean ± standard deviation over seeds; ratios with the 95 % t-interval of the difference of mean logarithms, degrees of freedom min(n) - 1, as on the other pages.",
-        "![Word error rate of each arm](figures/speech.png)",
-        "## Fixed before the run",
-        "Arms, budget and epochs. Expected: Clifford and its shuffled table alike.",
-        remarks_section(folder, "speech"),
+    columns = [
+        *_sized("flops_per_audio_second", 1e6, 0, "MFLOP an audio-second (×)", phase.baseline),
+        *(Column(s, lambda row, s=s: _mean(row.rates(s), 1), f"WER {s}, %") for s in sets),
     ]
-    write_text(folder / "speech.md", "\n\n".join(p for p in parts if p) + "\n")
-    write_json(folder / "speech.json", {"summary": summary})
-    draw(
-        "speech",
-        folder / "figures",
-        lambda: seed_marks({a: r[sets[0]] for a, r in rates.items()}, f"WER on {sets[0]}, %"),
-    )
+    first = next(iter(rows.values())).records[0].subject.settings["training"]
+    _finish(
+        phase, folder, "speech", summary, {"comparisons": phase.said(phase.study.planned)},
+        epochs=first["epochs"], table=Table.of(columns, rows.values()),
+    )  # fmt: skip
+    _draw(phase, folder, "speech", lambda row: row.rates(sets[0]), f"WER on {sets[0]}, %")
+
+
+PAGES = {"components": build_components, "architectures": build_architectures, "speech": build_speech}
+"""Phase -> what writes its page."""

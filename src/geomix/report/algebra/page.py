@@ -31,12 +31,6 @@ def machine_line(records: Iterable[dict[str, Any]]) -> str:
     )
 
 
-def remarks_section(folder: Path, key: str) -> str:
-    """The section of a phase's page that was written by hand; empty without a remark."""
-    text = remark(folder, key)
-    return f"## Remarks, written after the run\n\n{text}" if text else ""
-
-
 def seed_marks(values: dict[str, list[float]], label: str):
     """A row an arm: a mark a seed, a bar at the mean."""
     from matplotlib.figure import Figure

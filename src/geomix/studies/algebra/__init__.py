@@ -1,5 +1,5 @@
-"""The algebra study: the four-phase protocol of the k-blade article (section 7), with the controls that make it falsifiable.
+"""The algebra study: the four-phase protocol of [Parslow2026], section 7, with the controls that make it falsifiable.
 
-`settings` (light), `tasks` and `arms` (phase 1), `fixed_rotation` and `representation` (how they are run), `verdict` (the decision
-rule), `components` (phase 2), `architectures` (phase 3), `interpretability` (phase 4).
+`tasks` and `arms` (phase 1), `fixed_rotation` and `representation` (how they are run), `interpretability` (phase 4). Phases 2 and 3
+are language and speech studies (`settings.algebra_jobs`); `costs` measures what a step of their arms takes.
 """

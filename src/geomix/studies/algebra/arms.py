@@ -19,52 +19,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from geomix.algebra import Algebra, SignedTriplets
+from geomix.algebra import Algebra
 from geomix.errors import UserError
-from geomix.kernels.product import cpu, product
-from geomix.kernels.product.sums_of_products import backward_sums, forward_sums
+from geomix.models.layers.linear import stacked_linear
+from geomix.models.layers.product import dense_product, stacked_product
 from geomix.studies.algebra.tables import Table, dual_pairs, tables_of
 from geomix.studies.algebra.tasks import Task
 from geomix.training.seeding import generator
 
 TOLERANCE = 0.05  # of a budget
-
-
-class _StackedProduct(torch.autograd.Function):
-    """Products of (T, dim, ...) stacks, each under its own table, by the compiled kernels."""
-
-    @staticmethod
-    def forward(ctx, tables, a, b):
-        ctx.tables = tables
-        ctx.save_for_backward(a, b)
-        out = torch.empty_like(a)
-        for t, table in enumerate(tables):
-            left, right, to = (x[t].view(a.shape[1], -1) for x in (a, b, out))
-            cpu.run((forward_sums, table), (left, right), (to,))
-        return out
-
-    @staticmethod
-    def backward(ctx, grad):
-        a, b = ctx.saved_tensors
-        grad, da, db = grad.contiguous(), torch.empty_like(a), torch.empty_like(b)
-        for t, table in enumerate(ctx.tables):
-            rows = [x[t].view(a.shape[1], -1) for x in (a, b, grad, da, db)]
-            cpu.run((backward_sums, table), tuple(rows[:3]), tuple(rows[3:]))
-        return None, da, db
-
-
-def stacked_product(tables: Sequence[SignedTriplets], a: Tensor, b: Tensor) -> Tensor:
-    """(T, dim, ...) and (T, dim, ...) to (T, dim, ...): table t multiplies the t-th of the stack."""
-    if a.device.type == "cpu" and a.dtype in cpu.LANES and a.is_contiguous() and b.is_contiguous():
-        return _StackedProduct.apply(tuple(tables), a, b)
-    parts = zip(tables, a.unbind(0), b.unbind(0), strict=True)
-    return torch.stack([product(table, x.flatten(1), y.flatten(1), components=0).view_as(x) for table, x, y in parts])
-
-
-def dense_product(tables: Sequence[SignedTriplets], a: Tensor, b: Tensor) -> Tensor:
-    """`stacked_product` as one contraction with the dense tables: the definition, any dtype."""
-    dense = torch.tensor(np.stack([table.dense() for table in tables]), dtype=a.dtype, device=a.device)
-    return torch.einsum("ti...,tj...,tijk->tk...", a, b, dense)
 
 
 class Stack:
@@ -189,11 +152,7 @@ class AlgebraStack(Stack):
 
     def linear(self, name: str, x: Tensor) -> Tensor:
         """(T, dim, R, in, N) to (T, dim, R, out, N), with the bias added to the scalar component."""
-        bias = self.parameters[f"bias_{name}"].unsqueeze(1)
-        bias = F.pad(bias, (0, 0) * 3 + (0, self.dim - 1))  # (T, dim, R, out, 1)
-        weight = self.parameters[name].index_select(2, self.grade.to(x.device)).transpose(1, 2)
-        flat = torch.baddbmm(bias.flatten(0, 2), weight.flatten(0, 2), x.flatten(0, 2))
-        return flat.view(*x.shape[:3], *flat.shape[1:])
+        return stacked_linear(self.parameters[name], self.parameters[f"bias_{name}"], self.grade, x)
 
     def hidden(self, x: Tensor, change: Callable[[int, Tensor], Tensor] | None = None) -> list[Tensor]:
         """The input and each layer's output, (T, dim, R, channels, N); `change` may put another in the place of a layer's output."""

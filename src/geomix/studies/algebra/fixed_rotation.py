@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from geomix.algebra import Algebra, SignedTriplets
-from geomix.studies.algebra.tables import anticommuting, associator_norm, dual_pairs, span_rank, tables_of
+from geomix.algebra.structure_constants import span_rank
+from geomix.studies.algebra.tables import anticommuting, associator_norm, dual_pairs, tables_of
 
 SAMPLES, NOISE = (4, 16, 64), 0.05
 STARTS, ITERATIONS = 4, 60

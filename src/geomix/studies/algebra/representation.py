@@ -15,11 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geomix.algebra.structure_constants import span_rank
 from geomix.errors import UserError
 from geomix.files import write_json
 from geomix.studies.algebra.arms import AlgebraStack, Stack, build
 from geomix.studies.algebra.jobs import cpu_seconds, kept_bytes
-from geomix.studies.algebra.tables import anticommuting, associator_norm, span_rank
+from geomix.studies.algebra.tables import anticommuting, associator_norm
 from geomix.studies.algebra.tasks import TASKS, Task, nmse, plane_floors
 from geomix.tensors import write_tensors
 from geomix.training.progress import say

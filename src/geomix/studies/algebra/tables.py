@@ -8,7 +8,7 @@ import numpy as np
 
 from geomix.algebra import Algebra, SignedTriplets
 from geomix.errors import UserError
-from geomix.training.seeding import derive_seed
+from geomix.seeds import derive_seed
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,6 @@ def tables_of(arm: str, algebra: Algebra, count: int = 1) -> list[Table]:
             found.append(Table(f"gauge {t}", restrict(true.gauge(signs), kept), signs[kept]))
         return found
     raise UserError(f"arm {arm!r} has no table")
-
-
-def span_rank(triplets: SignedTriplets) -> int:
-    """Dimension of the span of the maps x -> (e_I x) e_J, of dim^2: what y = sum_t A_t x B_t can be with any number of terms."""
-    table = triplets.dense()
-    maps = np.einsum("ijm,mlk->ilkj", table, table)
-    return int(np.linalg.matrix_rank(maps.reshape(triplets.left**2, -1)))
 
 
 def anticommuting(triplets: SignedTriplets, algebra: Algebra, grade: int) -> tuple[int, int]:

@@ -10,8 +10,13 @@ from geomix.algebra import operations as op
 from geomix.errors import UserError
 from geomix.mixers import Frames
 from geomix.mixers.multivector_attention import MultivectorAttention, RotorPositions, ValueTransform
-from geomix.models import multivector as mv
-from geomix.models.transformer_lm import LanguageModelConfig, TransformerLM
+from geomix.models.layers.activations import ComponentActivation, GradeGate, NormActivation
+from geomix.models.layers.adapters import FromMultivector, ToMultivector, initialise_from_scalar
+from geomix.models.layers.embedding import MultivectorEmbedding
+from geomix.models.layers.grades import Grades, parameter_groups
+from geomix.models.layers.linear import TYINGS, MultivectorLinear, stacked_linear
+from geomix.models.layers.norm import MultivectorNorm
+from geomix.models.layers.product import ProductLayer, dense_product, stacked_product
 
 CL3 = Algebra(3)
 ALGEBRAS = [CL3, Algebra(1, 3), Algebra(3, 0, 1), Algebra(4, grades=(0, 1, 2)), Algebra(5, grades=(0, 1, 2, 3))]
@@ -52,23 +57,18 @@ def randomise(module):
 
 
 def layers(algebra):
-    yield mv.MultivectorLinear(algebra, 3, 5, terms=0), False
-    yield mv.ProductLayer(algebra, 3, 4), False
-    yield mv.NormActivation(algebra, 3), False
-    yield mv.MultivectorNorm(algebra, 3), False
-    yield mv.FromMultivector(algebra, 3, 7, invariant=True), True
+    yield MultivectorLinear(algebra, 3, 5, terms=0), False
+    yield ProductLayer(algebra, 3, 4), False
+    yield NormActivation(algebra, 3), False
+    yield MultivectorNorm(algebra, 3), False
+    yield FromMultivector(algebra, 3, 7, invariant=True), True
 
 
 @pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
 def test_equivariance_under_random_pin_elements(algebra):
     x = torch.randn(6, 3, algebra.dim, dtype=torch.float64)
     for module, invariant in layers(algebra):
-        if (
-            isinstance(module, mv.ProductLayer)
-            and len(algebra.grades) <= algebra.n
-            and algebra.r == 0
-            and algebra.n > 4
-        ):
+        if isinstance(module, ProductLayer) and len(algebra.grades) <= algebra.n and algebra.r == 0 and algebra.n > 4:
             continue  # kept below: products of truncated algebras are equivariant too, checked once for n = 4
         check_pin_equivariance(algebra, randomise(module), x, invariant)
 
@@ -76,27 +76,27 @@ def test_equivariance_under_random_pin_elements(algebra):
 def test_truncated_product_is_equivariant_and_a_shuffled_one_is_not():
     algebra = Algebra(5, grades=(0, 1, 2, 3))
     x = torch.randn(6, 3, algebra.dim, dtype=torch.float64)
-    layer = randomise(mv.ProductLayer(algebra, 3, 4))
+    layer = randomise(ProductLayer(algebra, 3, 4))
     check_pin_equivariance(algebra, layer, x)
     shuffled = lambda m: op.bilinear(algebra.product().shuffled(0), m, m)
     with pytest.raises(AssertionError):
         check_pin_equivariance(algebra, shuffled, x)
     with pytest.raises(AssertionError):  # and neither are the coefficient-wise nonlinearities
-        check_pin_equivariance(algebra, mv.ComponentActivation(), x)
+        check_pin_equivariance(algebra, ComponentActivation(), x)
     with pytest.raises(AssertionError):
-        check_pin_equivariance(algebra, randomise(mv.GradeGate(algebra, 3)), x)
+        check_pin_equivariance(algebra, randomise(GradeGate(algebra, 3)), x)
 
 
-@pytest.mark.parametrize("tying", mv.TYINGS)
+@pytest.mark.parametrize("tying", TYINGS)
 @pytest.mark.parametrize("terms", [0, 1, 3])
 @pytest.mark.parametrize("algebra", [CL3, Algebra(4, grades=(0, 1, 2))], ids=str)
 def test_linear_map_equals_the_formula_written_out(tying, terms, algebra):
     """y = sum A x B + b by clifford-checked products, one channel and one term at a time."""
     if tying == "none" and not terms:
         with pytest.raises(UserError, match="at least one term"):
-            mv.MultivectorLinear(algebra, 2, 3, terms, tying)
+            MultivectorLinear(algebra, 2, 3, terms, tying)
         return
-    layer = randomise(mv.MultivectorLinear(algebra, 2, 3, terms, tying, bias="full"))
+    layer = randomise(MultivectorLinear(algebra, 2, 3, terms, tying, bias="full"))
     x = torch.randn(4, 2, algebra.dim, dtype=torch.float64)
     expected = torch.zeros(4, 3, algebra.dim, dtype=torch.float64)
     for o in range(3):
@@ -117,23 +117,23 @@ def test_parameter_counts_follow_the_documented_formula():
         dim, grades = algebra.dim, len(algebra.grades)
         for terms in (1, 2):
             counts = {
-                tying: sum(p.numel() for p in mv.MultivectorLinear(algebra, 5, 7, terms, tying).parameters())
-                for tying in mv.TYINGS
+                tying: sum(p.numel() for p in MultivectorLinear(algebra, 5, 7, terms, tying).parameters())
+                for tying in TYINGS
             }
             assert counts["grade"] == terms * (7 * 5 * grades + 2 * 7 * dim) + 7
             assert counts["component"] == terms * (7 * 5 * dim + 2 * 7 * dim) + 7
             assert counts["none"] == terms * 2 * 7 * 5 * dim + 7
     # GATr issue #4: the product layer has three maps of x
-    assert len([m for m in mv.ProductLayer(CL3, 2, 2).modules() if isinstance(m, mv.MultivectorLinear)]) == 3
+    assert len([m for m in ProductLayer(CL3, 2, 2).modules() if isinstance(m, MultivectorLinear)]) == 3
 
 
 def test_grade_tying_shares_one_weight_a_grade():
-    layer = mv.MultivectorLinear(CL3, 2, 2, terms=0)
+    layer = MultivectorLinear(CL3, 2, 2, terms=0)
     weights = layer.mixing()
     for grade in CL3.grades:
         part = weights[..., CL3.slice(grade)]
         assert (part == part[..., :1]).all()
-    free = mv.MultivectorLinear(CL3, 2, 2, terms=0, tying="component").mixing()
+    free = MultivectorLinear(CL3, 2, 2, terms=0, tying="component").mixing()
     assert not (free[..., 1:2] == free[..., 2:3]).any()
 
 
@@ -151,25 +151,23 @@ def test_scalar_baseline_is_reproduced_at_the_start():
     x = torch.randn(3, 4)
     scalars = F.pad(x.unsqueeze(-1), (0, CL3.dim - 1))
     for tying, terms in [("grade", 0), ("grade", 2), ("component", 1), ("none", 2)]:
-        layer = mv.MultivectorLinear(CL3, 4, 5, terms, tying)
-        mv.initialise_from_scalar(layer, weight, bias, noise=0)
+        layer = MultivectorLinear(CL3, 4, 5, terms, tying)
+        initialise_from_scalar(layer, weight, bias, noise=0)
         out = layer(scalars)
         torch.testing.assert_close(out[..., 0], F.linear(x, weight, bias))
         assert (out[..., 1:] == 0).all()
-        mv.initialise_from_scalar(layer, weight, bias, noise=1e-4)
+        initialise_from_scalar(layer, weight, bias, noise=1e-4)
         out = layer(scalars)
         torch.testing.assert_close(out[..., 0], F.linear(x, weight, bias), atol=5e-3, rtol=5e-3)
         if terms:
             assert 0 < out[..., 1:].abs().max() < 1e-2
     with pytest.raises(UserError, match=r"\(4, 4\)"):
-        mv.initialise_from_scalar(layer, torch.randn(4, 4))
+        initialise_from_scalar(layer, torch.randn(4, 4))
 
 
 def test_parameter_groups_train_grades_at_their_own_rates():
-    model = nn.Sequential(
-        mv.MultivectorEmbedding(7, 4, CL3), mv.MultivectorLinear(CL3, 4, 2), mv.FromMultivector(CL3, 2, 1)
-    )
-    groups = mv.parameter_groups(model, 0.1, {1: 0.5, 2: 0.0})
+    model = nn.Sequential(MultivectorEmbedding(7, 4, CL3), MultivectorLinear(CL3, 4, 2), FromMultivector(CL3, 2, 1))
+    groups = parameter_groups(model, 0.1, {1: 0.5, 2: 0.0})
     assert sum(len(g["params"]) for g in groups) == len(list(model.parameters()))
     optimiser = torch.optim.SGD(groups)
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
@@ -181,13 +179,13 @@ def test_parameter_groups_train_grades_at_their_own_rates():
 
 
 def test_embedding_keeps_the_grades_apart_and_ties_to_a_head():
-    embedding = mv.MultivectorEmbedding(11, 3, CL3)
+    embedding = MultivectorEmbedding(11, 3, CL3)
     ids = torch.tensor([[1, 5], [10, 0]])
     assert embedding(ids).shape == (2, 2, 3, 8)
     torch.testing.assert_close(embedding(ids).flatten(-2), F.embedding(ids, embedding.weight))
 
 
-@pytest.mark.parametrize("module", [mv.NormActivation(CL3, 2), mv.GradeGate(CL3, 2), mv.ComponentActivation(), mv.MultivectorNorm(CL3, 2), mv.FromMultivector(CL3, 2, 3, invariant=True)])  # fmt: skip
+@pytest.mark.parametrize("module", [NormActivation(CL3, 2), GradeGate(CL3, 2), ComponentActivation(), MultivectorNorm(CL3, 2), FromMultivector(CL3, 2, 3, invariant=True)])  # fmt: skip
 def test_gradients_are_finite_at_zero(module):
     x = torch.zeros(3, 2, 8, requires_grad=True)
     module(x).sum().backward()
@@ -196,8 +194,8 @@ def test_gradients_are_finite_at_zero(module):
 
 def test_norm_activation_maps_magnitudes_and_keeps_directions():
     x = torch.randn(5, 2, 8, dtype=torch.float64)
-    y = mv.NormActivation(CL3, 2).double()(x)
-    norms = mv.Grades(CL3)
+    y = NormActivation(CL3, 2).double()(x)
+    norms = Grades(CL3)
     before, after = norms(x), norms(y)
     torch.testing.assert_close(after, F.silu(before))
     for g in CL3.grades:
@@ -206,11 +204,11 @@ def test_norm_activation_maps_magnitudes_and_keeps_directions():
 
 
 def test_adapters_reach_the_named_grades_and_back():
-    adapter = mv.ToMultivector(CL3, 6, 4, grades=(0, 2))
+    adapter = ToMultivector(CL3, 6, 4, grades=(0, 2))
     y = adapter(torch.randn(3, 6))
     assert y.shape == (3, 4, 8)
     assert (y[..., CL3.slice(1)] == 0).all() and (y[..., CL3.slice(3)] == 0).all() and (y[..., CL3.slice(2)] != 0).all()
-    assert mv.FromMultivector(CL3, 4, 6)(y).shape == (3, 6)
+    assert FromMultivector(CL3, 4, 6)(y).shape == (3, 6)
 
 
 # -- attention ----------------------------------------------------------------------------------------------------------------
@@ -273,7 +271,7 @@ def test_attention_with_grade_tied_projections_is_equivariant(signature):
     heads, channels = 2, 2
     module = MultivectorAttention(heads * channels * algebra.dim, heads, signature, temperature="grade").double()
     width = heads * channels
-    tied = lambda: randomise(mv.MultivectorLinear(algebra, width, width, terms=0, bias="none")).weight_matrix()
+    tied = lambda: randomise(MultivectorLinear(algebra, width, width, terms=0, bias="none")).weight_matrix()
     with torch.no_grad():
         module.log_temperature.add_(torch.randn_like(module.log_temperature) * 0.1)
         module.qkv.weight.copy_(torch.cat([tied() for _ in range(3)]) * 0.3)
@@ -346,66 +344,21 @@ def test_mistakes_end_in_a_sentence():
     with pytest.raises(UserError, match="signature"):
         MultivectorAttention(32, 4, (-1, 0, 0))
     with pytest.raises(UserError, match="tying 'all'"):
-        mv.MultivectorLinear(CL3, 1, 1, tying="all")
+        MultivectorLinear(CL3, 1, 1, tying="all")
     for sizes in ((0, 1), (1, 0), (1, 1, -1)):
         with pytest.raises(UserError, match="at least 1, 1 and 0"):
-            mv.MultivectorLinear(CL3, *sizes)
-    layer = mv.MultivectorLinear(CL3, 2, 1)
+            MultivectorLinear(CL3, *sizes)
+    layer = MultivectorLinear(CL3, 2, 1)
     for forward in (layer, layer.products):
         with pytest.raises(ValueError, match="2 channels and 8 components"):
             forward(torch.ones(3, 4, 4))
 
 
-# -- adoption -----------------------------------------------------------------------------------------------------------------
-
-
-def language_model():
-    return TransformerLM(LanguageModelConfig(vocab=23, positions=12, blocks=2, width=64, ff_dim=32, mixer={"mixer": "attention", "heads": 2})).eval()  # fmt: skip
-
-
-@pytest.mark.parametrize("component", mv.COMPONENTS)
-def test_one_component_is_replaced_at_a_time(component):
-    model = language_model()
-    tokens = torch.randint(0, 23, (2, 9))
-    before = model.logits(tokens)
-    names = {n for n, _ in model.named_parameters()}
-    assert mv.replace_component(model, component) is model
-    after = model.logits(tokens)
-    if component == "positions":
-        assert not torch.allclose(after, before)
-        assert "positions.weight" not in {n for n, _ in model.named_parameters()}
-    else:
-        torch.testing.assert_close(after, before, atol=1e-4, rtol=1e-4)
-    assert {n for n, _ in model.named_parameters()} != names
-    # causal still, and it trains
-    changed = tokens.clone()
-    changed[:, 6:] = 0
-    torch.testing.assert_close(model.logits(changed)[:, :6], after[:, :6], atol=1e-5, rtol=1e-5)
-    model(tokens[:, :-1], tokens[:, 1:])["loss"].backward()
-    trained = [p for p in model.parameters() if p.requires_grad]
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in trained)
-
-
-def test_all_components_can_follow_one_another_and_mistakes_are_named():
-    model = language_model()
-    for component in ("values", "positions", "qk", "embeddings"):
-        mv.replace_component(model, component)
-    model(torch.randint(0, 23, (2, 8)), torch.randint(0, 23, (2, 8)))["loss"].backward()
-    attention = model.blocks[0].mixer
-    assert attention.log_temperature.shape == (2, 4) and attention.log_temperature.grad is not None
-    with pytest.raises(UserError, match="component 'heads'"):
-        mv.replace_component(model, "heads")
-    with pytest.raises(UserError, match="no scalar token embedding"):
-        mv.replace_component(model, "embeddings")
-    with pytest.raises(UserError, match="no attention"):
-        mv.replace_component(nn.Linear(2, 2), "qk")
-
-
 def test_layers_compile_fullgraph_and_run_in_bf16():
     torch._dynamo.reset()
     model = nn.Sequential(
-        mv.ToMultivector(CL3, 6, 4), mv.MultivectorLinear(CL3, 4, 4, 2), mv.ProductLayer(CL3, 4, 4), mv.NormActivation(CL3, 4),
-        mv.MultivectorNorm(CL3, 4), mv.GradeGate(CL3, 4), mv.FromMultivector(CL3, 4, 3),
+        ToMultivector(CL3, 6, 4), MultivectorLinear(CL3, 4, 4, 2), ProductLayer(CL3, 4, 4), NormActivation(CL3, 4),
+        MultivectorNorm(CL3, 4), GradeGate(CL3, 4), FromMultivector(CL3, 4, 3),
     )  # fmt: skip
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     x = torch.randn(5, 6)
@@ -448,7 +401,7 @@ def null(algebra, kind):
 def test_null_multivectors_stay_bounded_through_layers_of_norms(signature, kind, size):
     """They grew a thousandfold a layer: 2e3 became 2e12 after four."""
     algebra = Algebra(*signature)
-    norm = mv.MultivectorNorm(algebra, 2)
+    norm = MultivectorNorm(algebra, 2)
     x = (size * null(algebra, kind)).expand(1, 2, -1).clone().requires_grad_()
     y = x
     for _ in range(4):
@@ -460,7 +413,7 @@ def test_null_multivectors_stay_bounded_through_layers_of_norms(signature, kind,
 @pytest.mark.parametrize("signature", [(3,), (3, 0, 1), (1, 1), (1, 3)])
 def test_norm_is_one_after_the_norm_layer_whatever_the_scale(signature):
     algebra = Algebra(*signature)
-    norm = mv.MultivectorNorm(algebra, 3)
+    norm = MultivectorNorm(algebra, 3)
     x = torch.randn(500, 3, algebra.dim)
     sure = norm.grades(x).square().sum(-1).mean(-1) > 0.3  # not near the null cone
     for size in (1.0, 1e3, 1e15, 1e20, 1e30):
@@ -474,13 +427,13 @@ def test_nan_stays_nan_in_norms_and_activations(signature):
     x = torch.ones(2, 3, algebra.dim)
     x[0, 1, 0] = torch.nan
     for layer in (
-        mv.MultivectorNorm(algebra, 3),
-        mv.NormActivation(algebra, 3),
-        mv.FromMultivector(algebra, 3, 4, True),
+        MultivectorNorm(algebra, 3),
+        NormActivation(algebra, 3),
+        FromMultivector(algebra, 3, 4, True),
     ):
         y = layer(x)
         assert y[0].isnan().any() and y[1].isfinite().all()
-    assert mv.MultivectorNorm(algebra, 3)(x)[0].isnan().all()
+    assert MultivectorNorm(algebra, 3)(x)[0].isnan().all()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -489,9 +442,31 @@ def test_norms_of_half_precision_are_those_of_fp32(signature, dtype):
     """300^2 is no fp16 number; under autocast a bf16 product of the squares would cancel against their rounding."""
     algebra = Algebra(*signature)
     x = (300 * torch.randn(20, 3, algebra.dim)).to(dtype)
-    grades = mv.Grades(algebra)
+    grades = Grades(algebra)
     exact = grades(x.double())
     assert ((grades(x).double() - exact).abs() <= 2 * torch.finfo(dtype).eps * exact + 0.3).all()
     with torch.autocast("cpu", dtype):
         torch.testing.assert_close(grades(x.float()), grades(x.double()).float(), rtol=1e-4, atol=0.3)
-    assert mv.MultivectorNorm(algebra, 3)(x).isfinite().all()
+    assert MultivectorNorm(algebra, 3)(x).isfinite().all()
+
+
+def test_a_stack_of_models_is_the_layers_one_by_one():
+    """What phase 1 trains at once, components before channels, is `ProductLayer` for each table and seed."""
+    tables, seeds, inputs, outputs, count = 2, 3, 3, 4, 5
+    products = [CL3.product(), CL3.product().shuffled(1)]
+    x = torch.randn(tables, CL3.dim, seeds, inputs, count, dtype=torch.float64)
+    weight = {name: torch.randn(tables, seeds, 4, outputs, inputs, dtype=torch.float64) for name in "uvw"}
+    bias = {name: torch.randn(tables, seeds, outputs, 1, dtype=torch.float64) for name in "uvw"}
+    grade = torch.from_numpy(CL3.grade)
+    u, v, w = (stacked_linear(weight[name], bias[name], grade, x) for name in "uvw")
+    y = stacked_product(products, u, v) + w
+    torch.testing.assert_close(y, dense_product(products, u, v) + w)
+    for t, s in ((0, 0), (0, 2), (1, 1)):
+        layer = ProductLayer(CL3, inputs, outputs).double()
+        layer.triplets = products[t]
+        with torch.no_grad():
+            for name, one in zip("uvw", (layer.first, layer.second, layer.linear), strict=True):
+                for g in CL3.grades:
+                    one.mixing.of(g).copy_(weight[name][t, s, g].view(1, outputs, inputs, 1))
+                one.bias.copy_(bias[name][t, s])
+        torch.testing.assert_close(layer(x[t, :, s].permute(2, 1, 0)).permute(2, 1, 0), y[t, :, s])
