@@ -104,6 +104,13 @@ MIXERS = [
     ("symmetric", 32, 5, 33, [33, 20], True, False, "zero", "fp32"),
     ("signed", 20, 3, 33, [33, 20], True, False, "zero", "fp32"),
 ]
+# the same with keys of Pairing or another gate, fused or not
+MIXER_VARIANTS = [
+    (("wedge", 256, 32, 130, [130, 129], True, False, "zero", "fp32"), {"pool": "sum"}),
+    (("symmetric", 96, 24, 65, [65, 1], True, False, "bias", "bf16"), {"normalise": False}),
+    (("geometric", 33, 11, 40, [40, 20], False, False, "zero", "fp32"), {"normalise": False, "pool": "sum"}),
+    (("wedge", 96, 24, 65, [65, 64], True, False, "zero", "fp32"), {"gating": "add"}),
+]
 TYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 NAMES = ("y", "u", "z", "project", "project_bias", "gate", "gate_bias")
 
@@ -125,10 +132,11 @@ def mixer_arguments(kind, width, rank, frames, lengths, device):
 def mixers(device: torch.device) -> Iterator[Row]:
     """The pair mixer as the dispatcher runs it, against the paper's form in fp64 on the same numbers."""
     torch.manual_seed(0)
-    for kind, width, rank, frames, lengths, two_sided, blend, empty, low in MIXERS:
+    for case, variant in [(case, {}) for case in MIXERS] + MIXER_VARIANTS:
+        kind, width, rank, frames, lengths, two_sided, blend, empty, low = case
         f, tensors, mask = mixer_arguments(kind, width, rank, frames, lengths, device)
         grad = torch.randn(tensors[0].shape, device=device)
-        options = {"two_sided": two_sided, "blend": blend, "empty": empty}
+        options = {"two_sided": two_sided, "blend": blend, "empty": empty, **variant}
         exact = both(
             lambda *x, f=f, mask=mask, options=options: pair_mixer(f, *x, mask, (1, 2, 5), form="paper", backend="naive", **options),
             [t.double() for t in tensors], grad,
@@ -136,7 +144,7 @@ def mixers(device: torch.device) -> Iterator[Row]:
         with torch.autocast(device.type, TYPES[low] or torch.bfloat16, enabled=low != "fp32"):
             call = lambda *x, f=f, mask=mask, options=options: pair_mixer(f, *x, mask, (1, 2, 5), **options)
             ours, again = both(call, tensors, grad), both(call, tensors, grad)
-        case = f"{kind} D{width} r{rank} T{frames} two-sided {two_sided} blend {blend} {empty} {low}"
+        case = f"{kind} D{width} r{rank} T{frames} two-sided {two_sided} blend {blend} {empty} {low} {variant or ''}".rstrip()
         for name, x, y in zip(NAMES, ours, exact, strict=True):
             if low == "fp32":
                 yield Row(

@@ -95,6 +95,19 @@ def test_padding_changes_no_real_frame_nor_any_gradient(name):
     assert (found[0][1][~frames.mask] == 0).all()
 
 
+@pytest.mark.parametrize("name", RIVALS)
+def test_bf16_autocast_costs_its_rounding_alone_on_a_long_utterance(name):
+    torch.manual_seed(0)
+    mixer, x, frames = (
+        make_mixer(width=32, **RIVALS[name]),
+        2 + torch.randn(1, 1500, 32),
+        Frames.of(torch.tensor([1500]), 1500),
+    )
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        low = mixer(x, frames)
+    assert low.isfinite().all() and (low - mixer(x, frames)).abs().max() < 0.05
+
+
 @pytest.mark.parametrize("mixer", [{"mixer": "summary"}, {"mixer": "convolution", "kernel": 5}])
 def test_causal_forms_read_no_later_token_and_stand_in_the_language_model(mixer):
     torch.manual_seed(0)

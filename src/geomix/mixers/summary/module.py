@@ -37,6 +37,9 @@ class SummaryMixing(nn.Module):
         real = frames.mask.unsqueeze(-1)
         local = self.local_norm(F.gelu(self.local(x)))
         parts = torch.where(real, F.gelu(self.summary(x)), 0.0)
+        parts = parts.to(
+            torch.promote_types(parts.dtype, torch.float32)
+        )  # bf16 can neither sum nor count so many frames
         if self.causal:
             count = torch.arange(1, x.shape[1] + 1, device=x.device, dtype=parts.dtype).unsqueeze(-1)
             mean = parts.cumsum(1) / count
@@ -44,5 +47,5 @@ class SummaryMixing(nn.Module):
             mean = parts.sum(1, keepdim=True) / frames.lengths.clamp_min(1).view(-1, 1, 1).to(parts.dtype)
         # the joining map's two halves apart: the summary's is taken once an utterance
         hidden = local.shape[-1]
-        summary = F.linear(self.summary_norm(mean), self.join.weight[:, hidden:])
+        summary = F.linear(self.summary_norm(mean.to(local.dtype)), self.join.weight[:, hidden:])
         return F.gelu(F.linear(local, self.join.weight[:, :hidden], self.join.bias) + summary)
