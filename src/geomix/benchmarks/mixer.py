@@ -1,6 +1,6 @@
 """`geomix bench mixer`: the pair mixer's forms, paper, averaged, anchored and fused, at equal frames and growing length.
 
-Averaged is the paper's form with its one linear map taken last: the pairs' vectors are averaged, then projected.
+Averaged is [Zhang2025]'s form with its one linear map taken last: the pairs' vectors are averaged, then projected.
 """
 
 from __future__ import annotations

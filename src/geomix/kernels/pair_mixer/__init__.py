@@ -83,7 +83,7 @@ def unfused(
     if form != "anchored" or isinstance(f, SignDial) or not has_pair_terms(f):
         return "the anchored form of pair products with fixed signs"
     if gating != "article" or pairing.weights != "shared" or dropout:
-        return "the article's gate, one projection for all pairs and no dropout of the feature"
+        return "the gate `article`, one projection for all pairs and no dropout of the feature"
     if 0 in pairing.side_weights or not pairing.offsets:
         return "pairs with the past"
     if u.shape[-1] > MAX_WIDTH or u.dtype == torch.float64:

@@ -36,7 +36,7 @@ class PairMixer(nn.Module):
         two_sided: pair with later frames too; False is causal.
         one_offset_per_block: block l uses offset l modulo their number alone.
         gate: "article" returns (1 - alpha) (g - u), to be added to a residual stream; "add" (1 - alpha) g; "none" g, without a gate.
-        blend: the article's gate returns alpha u + (1 - alpha) g, [Zhang2025]'s form, which replaces the stream.
+        blend: the gate `article` returns alpha u + (1 - alpha) g, [Zhang2025]'s form, which replaces the stream.
         gate_bias: added to the gate's logit, whose learned bias starts around 0: at 2 the mixer starts nearly closed.
         pool: "mean" or "sum" over the valid pairs.
         normalise: divide a pair's product by its length.
