@@ -75,3 +75,29 @@ rule train_language:
         settings=training_param,
     script:
         "../workflow_scripts/train.py"
+
+
+def own_mixers_of_language():
+    """Pattern of the names of language studies, each where an arm whose mixer is a file of the user's own follows it."""
+    found = []
+    for study in STUDIES.values():
+        arms = [name for name, arm in study.config["arms"].items() if ":" in arm.get("mixer", "")]
+        if study.kind == "language" and arms:
+            found.append(f"{re.escape(study.name)}(?=/(?:{'|'.join(map(re.escape, arms))})/seed)")
+    return "|".join(found) or "(?!)"
+
+
+# the source goes beside the model, which loads it from there
+use rule train_language as train_language_own_mixer with:
+    output:
+        record=f"{LM_ARM}/record.json",
+        log=f"{LM_ARM}/log.jsonl",
+        diagnostics=f"{LM_ARM}/diagnostics.json",
+        weights=f"{LM_ARM}/model.safetensors",
+        model=f"{LM_ARM}/model.yaml",
+        source=f"{LM_ARM}/mixer_source.py",
+    wildcard_constraints:
+        study=own_mixers_of_language(),
+
+
+ruleorder: train_language_own_mixer > train_language

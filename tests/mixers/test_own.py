@@ -2,6 +2,7 @@
 
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,13 +10,16 @@ import torch
 from geomix import cli
 from geomix.errors import UserError
 from geomix.espnet_track.settings import check_study
+from geomix.language.training import build_model
 from geomix.mixers import Frames, make_mixer
 from geomix.mixers.own.source import FILE, find
 from geomix.models.architectures import model_config
-from geomix.models.arms import arm_sizes
+from geomix.models.arms import arm_sizes, language_sizes
 from geomix.models.saved import load_model, save_model
-from geomix.settings import load, resolve, settings_hash, training_settings
+from geomix.models.transformer_lm import load_language_model, save_language_model
+from geomix.settings import language_training_settings, load, resolve, settings_hash, training_settings
 from geomix.studies.base import describe
+from geomix.studies.language import LANGUAGE
 from geomix.studies.speech import SPEECH
 from tests.conftest import ROOT
 
@@ -311,8 +315,64 @@ def test_both_tracks_train_it(folder):
     check_study(resolve(config))
 
 
-def test_the_language_study_says_that_it_is_for_speech(folder):
-    config = load(base=ROOT / "config.yaml")
-    config["language"]["arms"]["mine"] = {"mixer": "mine.py:Mean"}
-    with pytest.raises(UserError, match="language.arms.mine: a mixer of your own .* speech study alone"):
-        resolve(config)
+LANGUAGE_MIXER = """
+import torch
+from torch import nn
+
+
+class Running(nn.Module):
+    def __init__(self, width, hidden, *, behind=0, block=0):
+        super().__init__()
+        self.map, self.behind = nn.Linear(width, width, bias=False), behind if block else 0
+
+    def forward(self, x, frames):
+        mean = x.cumsum(1) / torch.arange(1, x.shape[1] + 1, device=x.device)[:, None]
+        return self.map(mean if not self.behind else torch.cat((mean[:, self.behind :], mean[:, -self.behind :]), 1))
+"""
+
+
+def language_study(**arm):
+    """A small language study with an arm `mine`, resolved."""
+    (Path("running.py")).write_text(LANGUAGE_MIXER)
+    config = load(ROOT / "config" / "smoke.yaml", base=ROOT / "config.yaml")
+    language = config["language"]
+    language["arms"]["mine"] = {"mixer": "running.py:Running", "hidden": 8, **arm}
+    language["study"]["arms"] = ["transformer", "mine"]
+    language["comparison"]["planned"], language["hypothesis"] = [], []
+    return resolve(config)
+
+
+def test_a_file_is_an_arm_of_the_language_study(folder):
+    config = language_study(blocks=3, positions=16, embedding={"signature": [2, 0, 0]})
+    settings = language_training_settings(config["language"], "mine", 4)
+    arm = config["language"]["arms"]["mine"]
+    assert settings["model"]["mixer"] == {key: arm[key] for key in ("mixer", "hidden", "mixer_source")}
+    assert (settings["model"]["blocks"], settings["versions"]) == (3, {"model": 1})
+    model = build_model(settings, 50).eval()
+    assert sum(p.numel() for p in model.parameters()) == model.config.parameters()
+    (size,) = [s for s in language_sizes({**config["language"], "run": "mine"}, 50) if s.arm == "mine"]
+    assert size.parameters == model.config.parameters() and size.from_linear_maps
+    hashed = settings_hash(settings, {})
+    (folder / "running.py").write_text(LANGUAGE_MIXER.replace("1)\n", "1)  # a comment\n"))
+    assert settings_hash(language_training_settings(language_study()["language"], "mine", 4), {}) != hashed
+    # the copy beside the model is all that it is loaded from
+    save_language_model(model, folder / "model")
+    (folder / "running.py").unlink()
+    tokens = torch.arange(12)[None]
+    with torch.no_grad():
+        assert torch.equal(load_language_model(folder / "model").hidden(tokens), model.hidden(tokens))
+    assert (folder / "model" / FILE).read_text() == LANGUAGE_MIXER
+
+
+def test_a_mixer_of_a_language_model_that_looks_ahead_is_refused_when_the_study_is_described(folder):
+    """In whichever block it does."""
+    config = language_study(behind=2)
+    (folder / "corpus.json").write_text('{"vocabulary": 50}')
+    files = {"text": folder / "corpus.json"}
+    with pytest.raises(UserError, match="running.py:Running: token .* those behind token .* make it causal"):
+        describe(LANGUAGE, {**config["language"], "run": "mine"}, files, folder / "study.json")
+    assert not (folder / "study.json").exists()
+    config = language_study()
+    describe(LANGUAGE, {**config["language"], "run": "mine"}, files, folder / "study.json")
+    with pytest.raises(UserError, match="language.arms.mine: .* takes no 'hiden': did you mean 'hidden'"):
+        language_study(hiden=3)

@@ -4,7 +4,10 @@ import pytest
 
 from geomix import cli
 from geomix.errors import UserError
+from geomix.models.architectures import model_config
 from geomix.models.arms import arm_config, arm_sizes, check_matched
+from geomix.settings import load, resolve, training_settings
+from tests.conftest import ROOT
 
 STUDY = {
     "tokenizer": {"size": 5000},
@@ -51,6 +54,23 @@ def test_an_unmatched_arm_is_refused_unless_it_says_so():
         check_matched(study(thin=thin))
     sizes = check_matched(study(thin={**thin, "unmatched": True}))
     assert sizes[-1].unmatched and sizes[-1].deviation < -0.15
+
+
+def test_an_arm_has_its_own_convolution():
+    config = load(ROOT / "config" / "demo.yaml", base=ROOT / "config.yaml")
+    config["arms"]["wide"] = {"mixer": "convolution", "kernel": 5, "conv_kernel": 21}
+    config["study"]["arms"] = ["attention", "wide"]
+    config["comparison"]["planned"], config["hypothesis"] = [], []
+    config = resolve(config)
+    settings = training_settings(config, "wide", 0, "own")
+    assert settings["model"]["kernel"] == 21 and settings["model"]["mixer"]["kernel"] == 5
+    assert training_settings(config, "attention", 0, "own")["model"]["kernel"] == 15
+    model = arm_config(config, "wide", 30)
+    assert model == model_config({**settings["model"], "vocab": 30, "seed": 0})
+    assert {block.conv_module.depthwise_conv.kernel_size for block in model.build().blocks} == {(21,)}
+    config["arms"]["wide"]["conv_kernel"] = 8
+    with pytest.raises(UserError, match="arms.wide.conv_kernel: 8 is even"):
+        resolve(config)
 
 
 def test_deviation_is_attentions():

@@ -8,6 +8,7 @@ import pytest
 from geomix.errors import UserError
 from geomix.mixers import PairMixer
 from geomix.mixers.pair.arguments import CausalPair
+from geomix.models.arms import check_language_matched, language_sizes
 from geomix.settings import language_training_settings, language_trainings_of, load, resolve, settings_hash, stages
 from tests.conftest import ROOT
 
@@ -49,6 +50,31 @@ def test_an_arms_keys_go_where_they_belong(config):
     assert (found["seed"], found["track"], other["seed"]) == (3, "language", 0)
     for neutral in ("threads", "device", "log_every", "save_minutes", "detect_after"):
         assert neutral not in found["training"]
+
+
+def test_an_arm_has_its_own_depth_blocks_of_tokens_and_batch(full):
+    own = {"blocks": 12, "positions": 256, "batch": 16, "init_std": 0.02}
+    language = resolve(studied(full, mixer="pair", offsets=[200], **own))["language"]
+    settings = language_training_settings(language, "recipe", 0)
+    assert {key: settings["model"][key] for key in ("blocks", "positions", "init_std")} == {
+        key: own[key] for key in ("blocks", "positions", "init_std")
+    }
+    assert settings["training"]["batch"] == 16 and set(settings["model"]["mixer"]) == set(CausalPair.model_fields)
+    sizes = {size.arm: size.parameters for size in language_sizes({**language, "run": "full"}, 30_522)}
+    # of the published twelve layers with a table of 256 positions (the paper's counts without its extra map)
+    assert sizes == {"transformer": 12_585_472, "recipe": 17_400_192}
+    # a section in the same place says what stands for the table
+    table = resolve(studied(full, mixer="pair", positions={"table": "none"}))["language"]
+    assert language_training_settings(table, "recipe", 0)["model"]["replaced"] == {"positions": {"table": "none"}}
+    with pytest.raises(UserError, match=r"language.arms.recipe.positions: 0 is less than 1"):
+        resolve(studied(full, mixer="pair", positions=0))
+
+
+def test_sizes_are_held_against_the_baseline_whatever_an_arm_sets(full):
+    config = studied(full, mixer="attention", blocks=12)
+    config["language"]["study"]["baseline"] = "transformer"
+    with pytest.raises(UserError, match="arm recipe: 17,324,032 parameters are .37.7 % from transformer"):
+        check_language_matched({**resolve(config)["language"], "run": "full"}, 30_522)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ SPECIAL = {
     "arms.NAME.kind": "geometric",
     "language.arms.NAME.kind": "geometric",
     "language.arms.NAME.norm": "pre",
+    "language.arms.NAME.positions": 64,
     "gate.fallback": None,
     "gate.targets.*.set": "dev-clean",
     "gate.fallback.targets.*.set": "dev-clean",
@@ -113,6 +114,7 @@ def full(tmp_path_factory):
     config["arms"]["multivectors"] = {"mixer": "multivector_attention"}
     config["arms"]["free"] = {"mixer": "pair", "rank": 8}
     config["arms"]["granite"] = {"architecture": "granite_encoder", "unmatched": True}
+    config["language"]["arms"]["own"] = {"mixer": f"{own}:Mine"}
     config["study"] |= {
         "arms": [
             "attention",
@@ -128,7 +130,7 @@ def full(tmp_path_factory):
     }
     config["model"]["intermediate_ctc"] = {"blocks": [8], "weight": 0.3, "self_conditioning": False}
     config["language"]["arms"]["multivectors"] = {"mixer": "multivector_attention"}
-    config["language"]["study"]["arms"] = [*config["language"]["study"]["arms"], "multivectors"]
+    config["language"]["study"]["arms"] = [*config["language"]["study"]["arms"], "multivectors", "own"]
     config["language"]["arms"]["grassmann_free"] = {"mixer": "pair", "rank": 16}
     config["algebra"]["speech"]["study"] = {"arms": ["wide_scalar", "clifford"], "seeds": [0]}
     for name, mixer in MIXERS.items():

@@ -87,6 +87,7 @@ def _language(section: Mapping[str, Any], vocabulary: int | None) -> None:
     for size in sizes:
         deviation = "-" if size.deviation is None else f"{100 * size.deviation:+.2f}%"
         notes = "  (unmatched)" if size.unmatched or abs(size.deviation or 0) > TOLERANCE else ""
+        notes += "  (counted from its linear maps)" if size.from_linear_maps else ""
         print(
             f"{size.arm:{width}}  {size.parameters:>11,}  {deviation:>9}  {size.flops_per_token / 1e6:>13.2f}  "
             f"{_parts(size.mixer, size.replaced)}{notes}"

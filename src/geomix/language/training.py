@@ -18,6 +18,7 @@ from geomix.errors import UserError
 from geomix.language.corpus import count_blocks, read_summary
 from geomix.language.task import LanguageTask
 from geomix.mixers import Frames, PairMixer
+from geomix.mixers.own.source import keep
 from geomix.models.diagnostics import mixer_diagnostics
 from geomix.models.transformer_lm import (
     LanguageModelConfig,
@@ -104,6 +105,7 @@ def train_arm(
         threads=threads,
         prepare=flush_denormals,
         state_root=Path(state_root),
+        keep=lambda folder: keep(settings["model"]["mixer"], folder),
     )
     return run(job, Outputs(diagnose=_diagnostics, describe=_describe, save=save_language_model), Path(out))
 

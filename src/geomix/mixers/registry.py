@@ -84,13 +84,18 @@ def entry_of(name: str) -> Mixer:
     return MIXERS[name]
 
 
-def sizes_of(mixer: Mapping[str, Any], width: int, blocks: int, seed: int = 0) -> list[Size]:
-    """Size of the mixer of each block of a model; one of a user's own is made for that, with torch."""
+def sizes_of(
+    mixer: Mapping[str, Any], width: int, blocks: int, seed: int = 0, *, tokens: int | None = None
+) -> list[Size]:
+    """Size of the mixer of each block of a model; one of a user's own is made and tried out for that, with torch.
+
+    tokens : length of the blocks of a language model, whose mixer is causal; None: of the Conformer
+    """
     if is_own(mixer["mixer"]):
         from geomix.mixers.own.module import sizes
 
-        return sizes(mixer, width, blocks, seed)
-    arguments = arguments_of(mixer)
+        return sizes(mixer, width, blocks, seed, tokens)
+    arguments = arguments_of(mixer, causal=tokens is not None)
     size = Size(arguments.parameters(width), functools.partial(arguments.macs_per_frame, width))
     return [size] * blocks
 

@@ -16,11 +16,9 @@ from geomix.models.config.transformer_lm import LanguageModelConfig
 from geomix.models.flops import parameter_count, train_flops_per_audio_second
 from geomix.settings import BASELINE, E_BRANCHFORMER, language_training_settings
 from geomix.settings.replacements import split_replaced
+from geomix.settings.trainings import taken_of_model
 
 TOLERANCE = 0.05  # largest deviation from the reference's parameter count, as a fraction
-
-# keys of an arm that are not the mixer's arguments
-_ARM_KEYS = ("ff_dim", "gated", "unmatched")
 
 
 def arm_config(config: Mapping[str, Any], arm: str, vocab: int | None = None, seed: int = 0) -> ConformerConfig:
@@ -48,15 +46,17 @@ def arm_config(config: Mapping[str, Any], arm: str, vocab: int | None = None, se
         return model_config({**own, "vocab": vocab})
     if "mixer" not in definition:
         raise UserError(f"arms.{arm}: no mixer; give it one by name, e.g. mixer: attention")
-    own = {key: definition.pop(key) for key in _ARM_KEYS if key in definition}
+    for key in ("gated", "unmatched"):
+        definition.pop(key, None)
+    taken = taken_of_model(definition)
     replaced = split_replaced(definition)
     model = dict(config.get("model") or {})
     for key in ("vocab", "mixer", "seed"):
         if key in model:
             raise UserError(f"model.{key}: not a key of the common model; {_BELONGS[key]}")
-    if "ff_dim" in own:
-        model["ff_dim"] = own["ff_dim"]
-    return ConformerConfig.from_dict({**model, "vocab": vocab, "mixer": definition, "replaced": replaced, "seed": seed})
+    return ConformerConfig.from_dict(
+        {**model, **taken, "vocab": vocab, "mixer": definition, "replaced": replaced, "seed": seed}
+    )
 
 
 _BELONGS = {
@@ -137,6 +137,7 @@ class LanguageArmSize:
 
     deviation : None in a study without a baseline
     replaced : what is replaced beside the mixer; block : its feed-forward block, where that is replaced
+    from_linear_maps : as of `ArmSize`
     """
 
     arm: str
@@ -147,6 +148,7 @@ class LanguageArmSize:
     flops_per_token: float
     unmatched: bool
     block: Block | None
+    from_linear_maps: bool = False
 
 
 def language_sizes(language: Mapping[str, Any], vocab: int) -> list[LanguageArmSize]:
@@ -169,6 +171,7 @@ def language_sizes(language: Mapping[str, Any], vocab: int) -> list[LanguageArmS
             unmatched=language["arms"][arm]["unmatched"],
             block=(spec := config.replacements.feed_forward)
             and describe_block(spec, config.width, config.ff_dim, config.seed),
+            from_linear_maps=config.counted_from_linear_maps,
         )
         for arm, config in configs.items()
     ]

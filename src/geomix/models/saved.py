@@ -11,7 +11,8 @@ import yaml
 
 from geomix.errors import UserError
 from geomix.files import write_text
-from geomix.mixers.own import source as own
+from geomix.mixers.own.module import keep_beside
+from geomix.mixers.own.source import kept
 from geomix.models.architectures import model_config
 from geomix.models.conformer import ConformerCTC
 from geomix.tensors import load_state, state_once, write_tensors
@@ -25,11 +26,7 @@ def save_model(model: ConformerCTC, folder: str | os.PathLike, tokenizer: str = 
     folder = Path(folder)
     write_tensors(folder / "model.safetensors", state_once(model))
     values = model.config.to_dict()
-    if own.is_own(values.get("mixer", {}).get("mixer")):
-        from geomix.mixers.own.module import text_of
-
-        own.write(text_of(model.blocks[0].mixer), folder)
-        values["mixer"].pop(own.KEPT, None)
+    keep_beside(values, getattr(model.blocks[0], "mixer", None), folder)
     about = {"model": values, "tokenizer": tokenizer}
     write_text(folder / "model.yaml", yaml.safe_dump(about, sort_keys=False))
 
@@ -53,7 +50,7 @@ def load_model(folder: str | os.PathLike, device: torch.device | str = "cpu") ->
         ) from None
     if not isinstance(about, Mapping) or not isinstance(about.get("model"), Mapping):
         raise UserError(f"{folder / 'model.yaml'}: no entry `model` with settings; make the model again")
-    config = model_config(own.kept(about["model"], folder))
+    config = model_config(kept(about["model"], folder))
     if config.blocks > len(state):  # each has its tensors: to build a billion of them first would take days
         raise UserError(
             f"{folder}: model.yaml has {config.blocks:,} blocks, model.safetensors {len(state):,} tensors; make the model again"

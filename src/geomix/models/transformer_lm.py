@@ -19,6 +19,9 @@ from geomix.errors import UserError
 from geomix.files import write_text
 from geomix.kernels.linear_cross_entropy import linear_cross_entropy
 from geomix.mixers import Frames, make_mixer
+from geomix.mixers.frames import relative_positions
+from geomix.mixers.own.module import keep_beside
+from geomix.mixers.own.source import is_own, kept
 from geomix.mixers.registry import causal_mixers, entry_of
 from geomix.models.config.transformer_lm import LanguageModelConfig
 from geomix.models.replaced import feed_forward_maps, multivector_embedding, replace_projections
@@ -76,7 +79,8 @@ class Block(nn.Module):
 
 
 def make_causal_mixer(mixer: Mapping[str, Any], width: int, block: int, seed: int, *, blend: bool) -> nn.Module:
-    """The mixer of one block of a language model: attention, also over multivectors, or a one-sided PairMixer, all causal.
+    """The mixer of one block of a language model: attention, also over multivectors, a one-sided PairMixer, all causal, or one of a
+    user's own, which was tried out when the study was described (`mixers.own.module.sizes`).
 
     `blend` says whether a pair mixer returns the paper's blend of input and feature or the branch for a residual stream.
 
@@ -89,6 +93,8 @@ def make_causal_mixer(mixer: Mapping[str, Any], width: int, block: int, seed: in
         if arguments:
             raise UserError(f"argument {next(iter(arguments))!r} of causal attention is not known: it takes heads")
         return CausalAttention(width, heads)
+    if is_own(name):
+        return make_mixer(name, width, block=block, seed=seed, **arguments)
     if entry_of(name).causal is None:
         raise UserError(
             f"mixer {name!r} has no causal form: choose {' or '.join(causal_mixers())} for a language model"
@@ -111,11 +117,12 @@ class TransformerLM(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config, index) for index in range(config.blocks))
         self.norm = nn.LayerNorm(config.width)
+        self.needs_positions = any(getattr(block.mixer, "needs_positions", False) for block in self.blocks)
         if config.init_std is not None:
             for module in self.modules():
                 if isinstance(module, (nn.Linear, nn.Embedding)):
                     nn.init.normal_(module.weight, std=config.init_std)
-                if isinstance(module, nn.Linear):
+                if isinstance(module, nn.Linear) and module.bias is not None:  # one of a user's own may have none
                     nn.init.zeros_(module.bias)
         self._replace()
 
@@ -137,9 +144,10 @@ class TransformerLM(nn.Module):
     def hidden(self, tokens: Tensor) -> Tensor:
         """(B, T) int64 token ids to (B, T, width), after the final norm; position t depends on tokens 0 .. t alone."""
         batch, time = tokens.shape
-        mask = torch.ones(batch, time, dtype=torch.bool, device=tokens.device)
-        frames = Frames(torch.full((batch,), time, device=tokens.device), mask)
         x = self.tokens(tokens)
+        mask = torch.ones(batch, time, dtype=torch.bool, device=tokens.device)
+        positions = relative_positions(time, x.shape[-1], x.device, x.dtype) if self.needs_positions else None
+        frames = Frames(torch.full((batch,), time, device=tokens.device), mask, positions)
         x = self.dropout(x if self.positions is None else x + self.positions.weight[:time])
         for block in self.blocks:
             x = block(x, frames)
@@ -170,12 +178,13 @@ def train_flops_per_token(config: LanguageModelConfig, length: int | None = None
 
 
 def save_language_model(model: TransformerLM, folder: str | Path) -> None:
-    """Write model.safetensors and model.yaml into `folder`; `load_language_model` needs nothing else."""
+    """Write model.safetensors, model.yaml and the source of a user's own mixer into `folder`; `load_language_model` needs nothing else."""
     import yaml
 
     folder = Path(folder)
     write_tensors(folder / "model.safetensors", state_once(model))
     values = {"language_model": model.config.to_dict()}
+    keep_beside(values["language_model"], model.blocks[0].mixer, folder)
     write_text(folder / "model.yaml", yaml.safe_dump(values, sort_keys=False))
 
 
@@ -190,6 +199,6 @@ def load_language_model(folder: str | Path) -> TransformerLM:
         weights = load_file(folder / "model.safetensors")
     except (FileNotFoundError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: no language model here ({error}): train one first") from None
-    model = TransformerLM(LanguageModelConfig.from_dict(values))
+    model = TransformerLM(LanguageModelConfig.from_dict(kept(values, folder)))
     load_state(model, weights)
     return model.eval()

@@ -10,8 +10,14 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, create_model
 from geomix.mixers.base import Arguments
 from geomix.mixers.own.source import is_own
 from geomix.mixers.registry import MIXERS
-from geomix.settings.base import Count, NotNegative, Positive, Rate, Section, Seeds, key, override
-from geomix.settings.replacements import WITH_PROJECTIONS, FeedForwardReplaced, ProjectionsReplaced, TextReplaced
+from geomix.settings.base import Count, NotNegative, Odd, Positive, Rate, Section, Seeds, key, override
+from geomix.settings.replacements import (
+    WITH_PROJECTIONS,
+    FeedForwardReplaced,
+    Positions,
+    ProjectionsReplaced,
+    TextReplaced,
+)
 
 STUDY_KEYS = ("gated", "unmatched", "seeds")
 """Keys of an arm that say how the study treats it, not what is trained."""
@@ -24,19 +30,24 @@ class _Treated(Section):
 
 class _SpeechArm(_Treated, FeedForwardReplaced):
     ff_dim: Count | None = override("inner width of this arm's feed-forward maps", "train report")
+    conv_kernel: Odd | None = override(
+        "this arm's model.kernel: frames of the Conformer's own convolution, odd", "train report"
+    )
 
 
 OWN = "FILE.py:Class"
 """Stands for the name of any mixer of a user's own."""
 
 
-class OwnMixerArm(_SpeechArm):
-    """A mixer of your own in the Conformer; its other keys are the arguments of its constructor."""
-
+class _OwnMixer(Section):
     model_config = ConfigDict(extra="allow")
     mixer: Annotated[str, Field(pattern=":")] = key(
         ..., "path/to/file.py:Class or package.module:Class; other keys are its constructor's arguments", "train report"
     )
+
+
+class OwnMixerArm(_SpeechArm, _OwnMixer):
+    """A mixer of your own in the Conformer; its other keys are the arguments of its constructor."""
 
 
 class GraniteEncoderArm(_Treated):
@@ -60,15 +71,24 @@ class EBranchformerArm(_Treated):
 
 
 class _LanguageArm(_Treated, FeedForwardReplaced, TextReplaced):
+    blocks: Count | None = override("this arm's language.model.blocks", "train report")
+    positions: Count | Positions | None = override(
+        "this arm's language.model.positions, or what stands for the learned position table", "train report"
+    )
     norm: Literal["post", "pre"] | None = override("this arm's language.model.norm", "train report")
     init_std: Positive | None = override("this arm's language.model.init_std", "train report", null_is_a_value=True)
     extra_linear: bool | None = override("this arm's language.model.extra_linear", "train report")
     ff_dim: Count | None = override("this arm's language.model.ff_dim", "train report")
+    batch: Count | None = override("this arm's language.training.batch", "train report")
     learning_rate: Positive | None = override("this arm's language.training.learning_rate", "train report")
     warmup: Count | None = override("this arm's language.training.warmup", "train report")
     clip: NotNegative | None = override("this arm's language.training.clip", "train report")
     weight_decay: NotNegative | None = override("this arm's language.training.weight_decay", "train report")
     seeds: Seeds | None = override("this arm's seeds instead of the study's", "train report")
+
+
+class OwnMixerLanguageArm(_LanguageArm, _OwnMixer):
+    """A causal mixer of your own in the language model; its other keys are the arguments of its constructor."""
 
 
 # a tag never looks like a key, so that error messages can leave it out of a key's path
@@ -78,7 +98,7 @@ TAG = "arm:"
 def name_of(arm: type[Section]) -> str:
     """The mixer or architecture that an arm's section is of."""
     field = arm.model_fields.get("architecture") or arm.model_fields["mixer"]
-    return OWN if arm is OwnMixerArm else get_args(field.annotation)[0]
+    return OWN if issubclass(arm, _OwnMixer) else get_args(field.annotation)[0]
 
 
 def _tag(value: Any) -> str | None:
@@ -106,6 +126,9 @@ SPEECH_ARMS = (
     GraniteEncoderArm,
     EBranchformerArm,
 )
-LANGUAGE_ARMS = tuple(_section(_LanguageArm, name, mixer.causal) for name, mixer in MIXERS.items() if mixer.causal)
+LANGUAGE_ARMS = (
+    *(_section(_LanguageArm, name, mixer.causal) for name, mixer in MIXERS.items() if mixer.causal),
+    OwnMixerLanguageArm,
+)
 SpeechArm = _any_of(SPEECH_ARMS, "arm")
 LanguageArm = _any_of(LANGUAGE_ARMS, "language arm")

@@ -22,12 +22,19 @@ def unique(values: list) -> list:
     return values
 
 
+def _odd(frames: int) -> int:
+    if frames % 2 == 0:
+        raise ValueError("is even: a convolution that keeps the length needs an odd number of frames")
+    return frames
+
+
 Unique = AfterValidator(unique)
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 Name = Annotated[str, Field(pattern=NAME, max_length=100)]  # a folder of results
 Normaliser = Literal["none", "lower", "letters", "whisper-english"]
 """Names of the text normalisers (speech/normalisers.py)."""
 Count = Annotated[int, Field(ge=1)]
+Odd = Annotated[Count, AfterValidator(_odd)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]  # numpy, to whose seeds epochs are added, takes 32 bits
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]

@@ -18,8 +18,10 @@ from geomix.settings.trainings import (
     E_BRANCHFORMER,
     evaluation_sets,
     granite_rows,
+    language_model_of,
     language_training_settings,
     settings_hash,
+    taken_of_model,
     training_settings,
     trainings_of,
 )
@@ -158,7 +160,8 @@ def _check_language(where: str, language: Mapping[str, Any]) -> None:
                 f"config: {where}.gate.low {low} is above {where}.gate.high {high}: no perplexity could pass"
             )
     for name in dict.fromkeys([*language["study"]["arms"], *([gate["arm"]] if gate else [])]):
-        _check_language_arm(f"{where}.arms.{name}", name, arms[name], language["model"])
+        arm = dict(arms[name])
+        _check_language_arm(f"{where}.arms.{name}", name, arm, language_model_of(language, arm))
 
 
 def _check_language_arm(where: str, name: str, arm: Mapping[str, Any], model: Mapping[str, Any]) -> None:
@@ -170,25 +173,32 @@ def _check_language_arm(where: str, name: str, arm: Mapping[str, Any], model: Ma
             f"config: {where}.offsets: {beyond[0]} does not fit into blocks of {model['positions']} tokens: choose smaller "
             "offsets or raise language.model.positions"
         )
-    _check_parts(where, arm, model, "language.model.width", causal=True)
+    _check_parts(where, arm, model.get("replaced", {}), model, "language.model.width", causal=True)
 
 
 def _check_speech_arms(where: str, config: Mapping[str, Any]) -> None:
     """Arguments must fit the width: said before data are prepared, not by the first training."""
     for name in config["study"]["arms"]:
         if "architecture" not in config["arms"][name]:
-            _check_parts(f"{where}.{name}", config["arms"][name], config["model"], "model.width")
+            arm = dict(config["arms"][name])
+            model = {**config["model"], **taken_of_model(arm)}
+            _check_parts(f"{where}.{name}", arm, split_replaced(arm), model, "model.width")
 
 
 def _check_parts(
-    where: str, arm: Mapping[str, Any], model: Mapping[str, Any], named: str, *, causal: bool = False
+    where: str,
+    mixer: Mapping[str, Any],
+    replaced: Mapping[str, Any],
+    model: Mapping[str, Any],
+    named: str,
+    *,
+    causal: bool = False,
 ) -> None:
-    """What an arm replaces, its mixer above all, must fit the width, whose key is `named`."""
+    """An arm's mixer, and what else it replaces, must fit the width, whose key is `named`."""
     try:
-        if not is_own(arm["mixer"]):
-            arguments_of(arm, causal=causal).check(model["width"], named)
-        replaced = replacements_of(split_replaced(dict(arm)))
-        check_replaced(replaced, model["width"], arm.get("ff_dim") or model["ff_dim"])
+        if not is_own(mixer["mixer"]):
+            arguments_of(mixer, causal=causal).check(model["width"], named)
+        check_replaced(replacements_of(replaced), model["width"], model["ff_dim"])
     except UserError as error:
         raise UserError(f"config: {where}.{error}") from None
 

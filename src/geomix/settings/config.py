@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from geomix.errors import UserError
 from geomix.mixers.own import source as own
 from geomix.settings.algebra import AlgebraStudy, Architectures, Components
-from geomix.settings.arms import LANGUAGE_ARMS, SPEECH_ARMS, OwnMixerArm, SpeechArm, name_of
+from geomix.settings.arms import LANGUAGE_ARMS, SPEECH_ARMS, OwnMixerArm, OwnMixerLanguageArm, SpeechArm, name_of
 from geomix.settings.base import Name, Section, key, resolved, section_of
 from geomix.settings.checks import check_config
 from geomix.settings.explain import explain
@@ -111,12 +111,22 @@ def resolve(config: Mapping[str, Any]) -> dict[str, Any]:
     except ValidationError as error:
         raise UserError("config: " + explain(error, plain, lambda path: _keys_at(plain, path))) from None
     found = resolved(checked)
-    _read_own_mixers(found["arms"])
+    for where, arms, kind in _arms_in(found):
+        _read_own_mixers(where, arms, kind)
     check_config(found)
     return found
 
 
-def _read_own_mixers(arms: dict[str, dict[str, Any]]) -> None:
+def _arms_in(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, dict[str, Any]], type[Section]]]:
+    """Key, definitions and form of a user's own mixer of the arms of each study."""
+    yield "arms", config["arms"], OwnMixerArm
+    yield "language.arms", config["language"]["arms"], OwnMixerLanguageArm
+    yield "algebra.speech.arms", config["algebra"]["speech"]["arms"], OwnMixerArm
+    for phase in ("components", "architectures"):
+        yield f"algebra.{phase}.arms", config["algebra"][phase]["arms"], OwnMixerLanguageArm
+
+
+def _read_own_mixers(where: str, arms: dict[str, dict[str, Any]], kind: type[Section]) -> None:
     """Check the arms with a mixer of the user's own against its file, and note the hash of that in them."""
     for name, arm in arms.items():
         if not own.is_own(arm.get("mixer")):
@@ -124,13 +134,10 @@ def _read_own_mixers(arms: dict[str, dict[str, Any]]) -> None:
         try:
             arm.pop(own.HASH, None)  # of a configuration that was resolved before
             source = own.find(arm)
-            source.check({key: value for key, value in own.arguments_in(arm).items() if key not in _OF_THE_ARM})
+            source.check({key: value for key, value in own.arguments_in(arm).items() if key not in kind.model_fields})
         except UserError as error:
-            raise UserError(f"config: arms.{name}: {error}") from None
+            raise UserError(f"config: {where}.{name}: {error}") from None
         arm[own.HASH] = source.hash
-
-
-_OF_THE_ARM = tuple(OwnMixerArm.model_fields)
 
 
 def _plain(value: Any) -> Any:

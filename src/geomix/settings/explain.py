@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from geomix.settings.arms import OWN, TAG
+from geomix.settings.arms import TAG
 
 # YAML 1.1 reads 1e-3 as text: a number needs a point
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
@@ -94,10 +94,6 @@ class _Fault:
         tag = str(self.context.get("tag", "")).removeprefix(TAG)
         if not tag:
             return f"{where}: names no mixer: give it one, such as mixer: attention"
-        if tag == OWN:
-            return (
-                f"{where}: a mixer of your own fits an arm of the speech study alone: {suggest(tag, names.split(', '))}"
-            )
         return f"{where}: {tag!r} is no mixer or architecture of the house: {suggest(tag, names.split(', '))}"
 
     def _bound(self) -> str:

@@ -128,9 +128,13 @@ WITH_PROJECTIONS = ("attention", "multivector_attention")
 """Mixers whose linear maps an arm may replace."""
 
 
-def split_replaced(arm: dict[str, Any]) -> dict[str, Any]:
-    """Take what an arm replaces beside the mixer out of its keys; {} for nothing. Other keys of a user's own mixer are its arguments."""
-    names = FeedForwardReplaced.model_fields if is_own(arm.get("mixer")) else REPLACEABLE
+def split_replaced(arm: dict[str, Any], *, text: bool = False) -> dict[str, Any]:
+    """Take what an arm replaces beside the mixer out of its keys; {} for nothing. Other keys of a user's own mixer are its arguments.
+
+    text : whether the arm is of a language model
+    """
+    own = (*FeedForwardReplaced.model_fields, *(TextReplaced.model_fields if text else ()))
+    names = own if is_own(arm.get("mixer")) else REPLACEABLE
     return {name: arm.pop(name) for name in names if name in arm}
 
 

@@ -12,6 +12,7 @@ from geomix.settings.base import (
     Names,
     Normaliser,
     NotNegative,
+    Odd,
     Positive,
     Rate,
     Section,
@@ -33,12 +34,6 @@ def _whole(value: object) -> object:
     if isinstance(value, float):
         raise ValueError(f"is not a whole number: write {value:.0f}")
     return value
-
-
-def _odd(frames: int) -> int:
-    if frames % 2 == 0:
-        raise ValueError("is even: a convolution that keeps the length needs an odd number of frames")
-    return frames
 
 
 class HoldOut(Section):
@@ -150,7 +145,7 @@ class Model(Section):
     blocks: Count = key(15, "Conformer blocks", "train report")
     width: Count = key(256, "model width", "train report")
     ff_dim: Count = key(1024, "inner width of the feed-forward maps", "train report")
-    kernel: Annotated[Count, AfterValidator(_odd)] = key(31, "frames of the depthwise convolution; odd", "train report")
+    kernel: Odd = key(31, "frames of the depthwise convolution; odd", "train report")
     subsampling: Annotated[Literal[4, 8], BeforeValidator(_whole)] = key(
         4, "frames joined by the strided convolutions in front", "train report"
     )

@@ -31,8 +31,10 @@ BASELINE = "attention"
 """The arm to whose size the others of the speech study are matched."""
 
 LANGUAGE_TRACK = "language"
-_LANGUAGE_MODEL_KEYS = ("norm", "init_std", "extra_linear", "ff_dim")
-_LANGUAGE_TRAINING_KEYS = ("learning_rate", "warmup", "clip", "weight_decay")
+_SPEECH_MODEL_KEYS = {"ff_dim": "ff_dim", "conv_kernel": "kernel"}
+"""Key of an arm -> the key of `model` that it stands for."""
+_LANGUAGE_MODEL_KEYS = ("blocks", "norm", "init_std", "extra_linear", "ff_dim")
+_LANGUAGE_TRAINING_KEYS = ("batch", "learning_rate", "warmup", "clip", "weight_decay")
 _ARCHITECTURES = {
     arm.model_fields["architecture"].annotation.__args__[0]: arm
     for arm in SPEECH_ARMS
@@ -104,9 +106,7 @@ def training_settings(config: Mapping[str, Any], arm: str, seed: int, track: str
     if "architecture" in arm_values:  # another model altogether: nothing of `model` is its
         model, versions = arm_values, {"model": MODEL_VERSIONS[arm_values["architecture"]]}
     else:
-        model = dict(config["model"])
-        if "ff_dim" in arm_values:
-            model["ff_dim"] = arm_values.pop("ff_dim")
+        model = {**config["model"], **taken_of_model(arm_values)}
         if replaced := split_replaced(arm_values):
             model["replaced"] = replaced
         model["mixer"] = arm_values
@@ -125,18 +125,33 @@ def training_settings(config: Mapping[str, Any], arm: str, seed: int, track: str
     }
 
 
+def taken_of_model(arm: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of `model` that an arm of the speech study names for itself out of its keys."""
+    return {name: arm.pop(key) for key, name in _SPEECH_MODEL_KEYS.items() if key in arm}
+
+
+def language_model_of(language: Mapping[str, Any], arm: dict[str, Any]) -> dict[str, Any]:
+    """The model of an arm of the language study; its values and what it replaces are taken out of the arm's keys, which are then the mixer's."""
+    model = {**language["model"], **{key: arm.pop(key) for key in _LANGUAGE_MODEL_KEYS if key in arm}}
+    if isinstance(arm.get("positions"), int):  # else what stands for the position table
+        model["positions"] = arm.pop("positions")
+    replaced = split_replaced(arm, text=True)
+    return {**model, "replaced": replaced} if replaced else model
+
+
 def language_training_settings(language: Mapping[str, Any], arm: str, seed: int) -> dict[str, Any]:
     """All that decides the weights of one training of the language study, of the section `language`, and nothing else."""
     values = {key: value for key, value in language["arms"][arm].items() if key not in STUDY_KEYS}
-    model = {**language["model"], **{key: values.pop(key) for key in _LANGUAGE_MODEL_KEYS if key in values}}
-    if replaced := split_replaced(values):
-        model["replaced"] = replaced
+    model = language_model_of(language, values)
     training = _that_train(language["training"], LanguageTraining)
     training |= {key: values.pop(key) for key in _LANGUAGE_TRAINING_KEYS if key in values}
+    versions = {"model": MODEL_VERSIONS["transformer_lm"]}
+    if not is_own(values["mixer"]):
+        versions["mixer"] = MIXERS[values["mixer"]].arguments.version
     return {
         "track": LANGUAGE_TRACK,
         "seed": int(seed),
-        "versions": {"model": MODEL_VERSIONS["transformer_lm"], "mixer": MIXERS[values["mixer"]].arguments.version},
+        "versions": versions,
         "model": {**model, "mixer": values},
         "training": training,
     }

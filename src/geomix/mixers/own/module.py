@@ -9,6 +9,7 @@ import numbers
 import sys
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from geomix.errors import UserError
 from geomix.mixers.base import Size
 from geomix.mixers.frames import Frames
-from geomix.mixers.own.source import GIVEN, HASH, Constructor, Source, arguments_in, find
+from geomix.mixers.own.source import GIVEN, HASH, KEPT, Constructor, Source, arguments_in, find, is_own, write
 
 _TEXT = "__mixer_text__"
 
@@ -57,9 +58,11 @@ def _run(source: Source, name: str) -> Any:
     return module
 
 
-def text_of(mixer: nn.Module) -> bytes:
-    """The source from which a mixer's class was loaded."""
-    return getattr(sys.modules[type(mixer).__module__], _TEXT)
+def keep_beside(settings: dict[str, Any], mixer: nn.Module | None, folder: Path) -> None:
+    """Write the source of a model's mixer into its folder, if it is a user's own, and forget in its settings whence it was loaded."""
+    if is_own(settings.get("mixer", {}).get("mixer")):
+        write(getattr(sys.modules[type(mixer).__module__], _TEXT), folder)
+        settings["mixer"].pop(KEPT, None)
 
 
 def make(mixer: Mapping[str, Any], width: int, *, block: int = 0, seed: int = 0, dropout: float = 0.0) -> nn.Module:
@@ -88,11 +91,17 @@ def _constructor(cls: type) -> Constructor:
     return Constructor(width, arguments, any(p.kind == p.VAR_KEYWORD for p in parameters))
 
 
-def sizes(mixer: Mapping[str, Any], width: int, blocks: int, seed: int) -> list[Size]:
-    """Size of the mixer of each block, after that of the first one was tried out."""
+def sizes(mixer: Mapping[str, Any], width: int, blocks: int, seed: int, tokens: int | None = None) -> list[Size]:
+    """Size of the mixer of each block, after that of the first one was tried out; in a language model on blocks of `tokens` all are."""
+    source = find(mixer)
     with torch.random.fork_rng(devices=[]):
-        _try_out(find(mixer), make(mixer, width, seed=seed).eval(), width)
-        return [_size(_somewhere(mixer, width, block, seed), find(mixer)) for block in range(blocks)]
+        for block in range(1 if tokens is None else blocks):
+            module = make(mixer, width, block=block, seed=seed).eval()
+            if tokens is None:
+                _try_out(source, module, width)
+            else:
+                _try_causality(source, module, width, tokens)
+        return [_size(_somewhere(mixer, width, block, seed), source) for block in range(blocks)]
 
 
 def _somewhere(mixer: Mapping[str, Any], width: int, block: int, seed: int) -> nn.Module:
@@ -127,6 +136,24 @@ def _try_out(source: Source, module: nn.Module, width: int) -> None:
             f"{source.name}: an utterance comes out otherwise beside a longer one than alone: mask padded frames with "
             "frames.mask (batch, time), True where a frame is real"
         )
+
+
+@torch.no_grad()
+def _try_causality(source: Source, module: nn.Module, width: int, tokens: int) -> None:
+    """Refuse a mixer in which a later token changes an earlier one: a language model would read what it predicts."""
+    lengths, (x, other) = torch.tensor([tokens]), torch.randn(2, 1, tokens, width)
+    whole = _mixed(source, module, x, lengths)
+    if not whole.isfinite().all():
+        raise UserError(f"{source.name}: its forward gives NaN or infinity for ordinary numbers")
+    for known in sorted({max(1, tokens * part // 4) for part in range(4)} | {max(1, tokens - 1)}):
+        changed = _mixed(source, module, torch.cat((x[:, :known], 10 * other[:, known:]), 1), lengths)
+        apart = (changed[0, :known] - whole[0, :known]).abs().amax(-1)
+        moved = ~(apart <= 1e-4 * (1 + whole.abs().max()))  # so that NaN counts
+        if moved.any():
+            raise UserError(
+                f"{source.name}: token {int(moved.nonzero()[0]) + 1} comes out otherwise when those behind token {known} change: a "
+                "mixer of a language model may read no later token: make it causal"
+            )
 
 
 def _mixed(source: Source, module: nn.Module, x: Tensor, lengths: Tensor) -> Tensor:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from geomix.errors import UserError
-from geomix.mixers.registry import arguments_of
+from geomix.mixers.base import Size
+from geomix.mixers.registry import sizes_of
 from geomix.settings.replacements import Replacements, replacements_of
 from geomix.settings.sizes import added
 
@@ -25,7 +26,8 @@ class LanguageModelConfig:
     init_std : standard deviation of all embeddings and linear weights, biases 0; None: torch's own (embeddings N(0, 1)).
     extra_linear : a width x width linear map with bias after the mixer: the d^2 + d parameters a layer by which the paper's
         counts exceed its equations.
-    mixer : {"mixer": "attention", "heads": 4} or {"mixer": "pair", ...arguments of PairMixer}.
+    mixer : {"mixer": "attention", "heads": 4}, {"mixer": "pair", ...arguments of PairMixer}, or a causal one of a user's own with
+        the keys of `mixers.own.source`.
     seed : of tables that are drawn and of what is replaced.
     replaced : what the arm replaces beside the mixer: `feed_forward`, `projections`, `embedding`, `positions`
         (`settings.replacements`); {} nothing.
@@ -75,20 +77,30 @@ class LanguageModelConfig:
             del values["replaced"]
         return values
 
+    @functools.cached_property
+    def mixer_sizes(self) -> list[Size]:
+        """Size of the mixer of each block; one of a user's own is made and tried out for that, with torch."""
+        return sizes_of(self.mixer, self.width, self.blocks, self.seed, tokens=self.positions)
+
+    @property
+    def counted_from_linear_maps(self) -> bool:
+        """Whether the mixer's multiply-adds are those of its linear maps."""
+        return any(size.from_linear_maps for size in self.mixer_sizes)
+
     def parameters(self) -> int:
         """Trainable parameters, the tied head counted once."""
         width, ff_dim = self.width, self.ff_dim
-        block = (
-            arguments_of(self.mixer, causal=True).parameters(width) + 2 * width * ff_dim + ff_dim + width + 4 * width
-        )
+        block = 2 * width * ff_dim + ff_dim + width + 4 * width
         if self.extra_linear:
             block += width * width + width
         block += added(self.replacements, width, ff_dim, 1).parameters
-        return (self.vocab + self.positions * self.position_table) * width + self.blocks * block + 2 * width
+        mixers = sum(size.parameters for size in self.mixer_sizes)
+        return (self.vocab + self.positions * self.position_table) * width + self.blocks * block + mixers + 2 * width
 
     def macs_per_token(self, length: int) -> float:
         """Multiply-adds of the forward pass a token, in blocks of `length` tokens: the maps, attention's products, the head."""
         width = self.width
-        block = arguments_of(self.mixer, causal=True).macs_per_frame(width, length) + 2 * width * self.ff_dim
+        block = 2 * width * self.ff_dim + self.extra_linear * width * width
         block += added(self.replacements, width, self.ff_dim, 1).macs
-        return self.blocks * (block + self.extra_linear * width * width) + self.vocab * width
+        mixers = sum(size.macs_per_frame(length) for size in self.mixer_sizes)
+        return self.blocks * block + mixers + self.vocab * width
