@@ -9,13 +9,15 @@ import torch
 
 from geomix.cli import main
 from geomix.mixers import Frames
-from geomix.models.ablation import ablations
+from geomix.models.ablation import FrontEndOnce, ablations
 from geomix.models.conformer import ConformerConfig, ConformerCTC
 from geomix.models.saved import load_model, save_model
-from geomix.speech.features import write_features
+from geomix.speech.decoding import greedy_decode
+from geomix.speech.features import open_features, write_features
 from geomix.speech.manifest import Utterance, write_manifest
 from geomix.speech.tokenizer import Tokenizer, train_tokenizer
 
+CPU = torch.device("cpu")
 PAIR = {"mixer": "pair", "rank": 4, "offsets": [1, 2]}
 
 
@@ -81,12 +83,29 @@ def test_closing_all_mixers_of_a_model_without_any_changes_nothing(folders, tmp_
     assert not (folders / "none" / "ablation.csv").exists()
 
 
+def test_the_front_end_is_run_once_for_all_ablations(folders, monkeypatch):
+    """And what it gives is what each model would have decoded by itself."""
+    model, store = load_model(folders / "pairs"), open_features(sorted(folders.glob("set/features/*.f32")))
+    tokenizer, calls, embedded = Tokenizer.load(folders / "pairs"), [], ConformerCTC.embedded
+    alone = {c.name: greedy_decode(c.of(model), store, tokenizer, device=CPU) for c in ablations(model)}
+    monkeypatch.setattr(ConformerCTC, "embedded", lambda *of: calls.append(of) or embedded(*of))
+    shared = FrontEndOnce()
+    assert greedy_decode(shared.on(model), store, tokenizer, device=CPU, batch_seconds=3.0)
+    batches = len(calls)
+    for change in ablations(model):
+        texts = greedy_decode(shared.on(change.of(model)), store, tokenizer, device=CPU, batch_seconds=3.0)
+        assert texts == alone[change.name]
+    assert len(calls) == batches > 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["nowhere", "set"], ["nowhere", "give the folder of a trained model"]),
         (["pairs", "pairs"], ["pairs: no prepared set"]),
         (["pairs", "set", "--blocks", "3"], ["block 3", "1 to 2"]),
+        (["pairs", "set", "--blocks", "1", "3", "1"], ["block 1", "named twice"]),
+        (["pairs", "set", "--offsets", "2", "2"], ["offset 2", "named twice"]),
         (["pairs", "set", "--offsets", "4"], ["offset 4", "1, 2"]),
         (["none", "set", "--offsets", "1"], ["offset 1", "no pair mixer"]),
         (["pairs", "set", "--kernels", "9"], ["kernel 9", "below the model's own, 9"]),

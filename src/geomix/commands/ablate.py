@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Decode the set with the model and with each ablation of it; print the table; write ablation.csv, .md, .png and .svg."""
-    from geomix.models.ablation import ablations
+    from geomix.models.ablation import FrontEndOnce, ablations
     from geomix.models.saved import load_model
     from geomix.speech.decoding import greedy_decode
     from geomix.speech.features import open_features
@@ -82,8 +82,10 @@ def run(arguments: argparse.Namespace) -> None:
     references = {u.id: u.text for u in utterances}
     speakers = {u.id: u.speaker for u in utterances}
 
+    front_end = FrontEndOnce()
+
     def score(changed) -> Score:
-        texts = greedy_decode(changed, store, tokenizer, list(references), device=device)
+        texts = greedy_decode(front_end.on(changed), store, tokenizer, list(references), device=device)
         return score_texts(references, texts, speakers, reference_name=str(manifest))
 
     whole_model, rows = score(model), []

@@ -8,13 +8,44 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from geomix.errors import UserError
-from geomix.mixers import PairMixer
+from geomix.mixers import Frames, PairMixer
 from geomix.models.conformer import ConformerCTC
 
 KERNELS = (15, 7)
+
+
+class FrontEndOnce:
+    """The front end, most of a small model's work, run once for a model and all its ablations, which leave it as it is.
+
+    `on(model)` is what `speech.decoding.greedy_decode` reads of a model; all of them are given the same batches in the same order.
+    What is kept is encoder frames of the set times the width.
+    """
+
+    def __init__(self) -> None:
+        self.embedded: list[tuple[Tensor, Frames]] = []
+
+    def on(self, model: ConformerCTC) -> Recogniser:
+        """The model behind the shared front end."""
+        return Recogniser(model, self.embedded)
+
+
+class Recogniser:
+    """`log_probs` and `subsampled_lengths` of a model, with the front end's output taken from `embedded` where it is there."""
+
+    def __init__(self, model: ConformerCTC, embedded: list[tuple[Tensor, Frames]]) -> None:
+        self.model, self.embedded, self.batches = model, embedded, 0
+        self.subsampled_lengths = model.subsampled_lengths
+
+    def log_probs(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """As `ConformerCTC.log_probs`, for the next batch."""
+        if self.batches == len(self.embedded):
+            self.embedded.append(self.model.embedded(features, lengths))
+        x, frames = self.embedded[self.batches]
+        self.batches += 1
+        return self.model.encode_embedded(x, frames)[0].float().log_softmax(-1), frames.lengths
 
 
 @dataclass(frozen=True)
@@ -52,10 +83,13 @@ def ablations(
         offsets: that are removed one at a time, in every block that has it; None: all of the pair mixers'.
         kernels: to which the convolution is cut; None: those of `KERNELS` that are smaller than its own.
 
-    Raises UserError for a block, an offset or a kernel that the model does not have, and for another architecture.
+    Raises UserError for a block, an offset or a kernel that the model does not have or that is named twice, and for another architecture.
     """
     if not isinstance(model, ConformerCTC):
         raise UserError(f"{type(model).__name__} has no mixer slot: give a Conformer's folder")
+    for what, asked in (("block", blocks), ("offset", offsets), ("kernel", kernels)):
+        if twice := [number for place, number in enumerate(asked or ()) if number in asked[:place]]:
+            raise UserError(f"{what} {twice[0]}: is named twice: leave one out")
     found = [
         Ablation("mixer", f"mixer of block {block} closed", functools.partial(_close, blocks=[block]))
         for block in _blocks(model, blocks)

@@ -164,6 +164,10 @@ class ConformerCTC(nn.Module):
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor], Frames]:
         """Logits (B, T', V), the intermediate ones, and the frames of the batch."""
         x, frames = self.embedded(features, lengths)
+        return *self.encode_embedded(x, frames), frames
+
+    def encode_embedded(self, x: Tensor, frames: Frames) -> tuple[Tensor, list[Tensor]]:
+        """What `embedded` gives to logits (B, T', V) and the intermediate ones."""
         inter = self.config.intermediate_ctc
         intermediate = []
         for number, block in enumerate(self.blocks, start=1):
@@ -172,7 +176,7 @@ class ConformerCTC(nn.Module):
                 intermediate.append(self.ctc(self.after_norm(x)))
                 if self.conditioning is not None:
                     x = x + self.conditioning(_log_softmax(intermediate[-1]).exp().to(x.dtype))
-        return self.ctc(self.after_norm(x)), intermediate, frames
+        return self.ctc(self.after_norm(x)), intermediate
 
     def embedded(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Frames]:
         """Input of the first block, (B, T', width), and the frames of the batch."""
