@@ -19,6 +19,7 @@ COMMANDS = {
     "score": "WER and CER of a Kaldi text file of hypotheses against a reference",
     "compare": "difference in WER between two hypothesis files, with its interval over speakers",
     "ablate": "change in WER when a part of a trained model is taken out: mixers, offsets, sides, outer taps",
+    "anatomy": "a run's variants of the pair mixer: what each change does, the best beside its rivals, what learned signs became",
     "tables": "rebuild the tables and figures of a results folder from its scores and records",
     "publish": "check a finished run and copy it, less its weights, to results/published",
     "claims": "what has been claimed and how it is known: measured, derived or not run",

@@ -194,6 +194,15 @@ class LanguageReport:
             splits = {split: Spread(r[split], None) for split in ("valid", "test") if split in r}
             yield Row("", r["system"], params=r.get("parameters"), **splits, best_epoch=r["source"] + of)
 
+    @property
+    def other_models(self) -> dict[str, str]:
+        """Arm -> its layers and blocks of tokens, of the arms that differ in them from the study's model."""
+        models = {arm: self.study.of("", arm)[0].record.subject.settings["model"] for arm in self.study.arms}
+        usual = self.trained[0].record.subject.settings["model"]
+        shape = lambda model: (model["blocks"], model["positions"])
+        said = "{} layers, blocks of {} + 1".format
+        return {arm: said(*shape(model)) for arm, model in models.items() if shape(model) != shape(usual)}
+
     def layers(self) -> Iterator[Layers]:
         """Pairs of each arm that has a pair mixer, before and after training."""
         for arm in self.study.arms:

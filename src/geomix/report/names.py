@@ -10,6 +10,8 @@ from geomix.settings import is_speech
 FORMS = ("svg", "png")
 SPEECH_FIGURES = ("wer", "training", "cost", "pairs")
 LANGUAGE_FIGURES = ("perplexity", "training", "pairs")
+ANATOMY, DIAL = "anatomy", "anatomy_dial"
+"""The page of `geomix anatomy` and its figure, in the run's own folder."""
 ALL_FIGURES = tuple(dict.fromkeys((*SPEECH_FIGURES, *LANGUAGE_FIGURES)))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from geomix.errors import UserError
 from geomix.files import read_object, write_text
 from geomix.report.build import build_report
-from geomix.report.names import figure_files
+from geomix.report.names import ANATOMY, DIAL, FORMS, figure_files
 from geomix.speech.manifest import read_lines, read_manifest
 from geomix.speech.scoring import read_score
 from geomix.training.results import JUDGED, LANGUAGE, WER, Study, studies_in
@@ -32,6 +32,8 @@ SUMMARIES = (
     "anchor.json",
     "agreement.json",
     *PAGES,
+    f"{ANATOMY}.md",
+    *(f"{DIAL}.{form}" for form in FORMS),
 )
 
 

@@ -9,7 +9,7 @@ as another, pooling covers 88 to 90 % (docs/statistics.md has the simulation).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +22,7 @@ A_BETTER, B_BETTER, EQUAL, CANNOT_TELL = "a better", "b better", "equal", "canno
 TWO_MODELS, NO_VERDICT = "these two models only", "no verdict"
 WITHIN = " (within the margin)"
 HOLDS, CONTRADICTED, OPEN = "holds", "contradicted", "open"
+PLANES, SYMMETRIC, AS_BEGAN = "planes", "symmetric", "as they began"
 POWER = 0.8
 _GRID = 4000
 LEAST_SPEAKERS = 3
@@ -178,6 +179,20 @@ def judge(
             return OPEN
         form = form.plus(predicate.over, -predicate.bound).times(sign)
     return {1: HOLDS, -1: CONTRADICTED, 0: OPEN}[_side(interval(form))]
+
+
+def side_of_dials(ends: Sequence[tuple[float, TInterval | None]]) -> str:
+    """On which side of zero trained signs end, wherever they began: `planes` (below), `symmetric`, `as they began` or `cannot tell`.
+
+    ends : of each dial its first value and the 95 % t-interval of the mean of its last ones over seeds; None with one seed.
+    A side is said only of dials that began on both sides and all end on it; *as they began*: each ends where it began.
+    """
+    sides = {_side(t) for _, t in ends}
+    if not {-1, 1} <= {np.sign(start) for start, _ in ends}:
+        return CANNOT_TELL
+    if sides in ({-1}, {1}):
+        return PLANES if sides == {-1} else SYMMETRIC
+    return AS_BEGAN if all(_side(t) == np.sign(start) for start, t in ends if start) else CANNOT_TELL
 
 
 def _side(t: TInterval | None) -> int:

@@ -154,12 +154,14 @@ class PairBlock:
     sine : quantile (`0.05` to `0.95`) -> sine of the angle between partners; None where there were no pairs
     mean_gate : 1 keeps the token, 0 takes the mixture
     narrow_share : share of partners with a sine below 0.05
+    signs : of learned signs, s_ij of all coordinates i < j
     """
 
     block: int
     sine: Mapping[str, float | None]
     mean_gate: float | None
     narrow_share: float | None
+    signs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -252,4 +254,5 @@ def _pair_block(numbered: tuple[int, Mapping[str, Any]]) -> PairBlock:
     sine = values["sine_quantiles"]
     if not isinstance(sine, dict):
         raise TypeError
-    return PairBlock(values.get("block", number), sine, values.get("mean_gate"), values.get("narrow_share"))
+    signs = tuple(float(s) for s in values.get("signs", ()))
+    return PairBlock(values.get("block", number), sine, values.get("mean_gate"), values.get("narrow_share"), signs)
