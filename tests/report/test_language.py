@@ -221,6 +221,16 @@ def test_tables(folder):
     assert math.isclose(read_json(folder / "comparisons.json")[0]["ratio"], 1.331, abs_tol=1e-3)
 
 
+def test_arms_of_another_depth_or_block_length_are_named(tmp_path):
+    write_study(tmp_path)
+    record = tmp_path / "one_offset/seed0/record.json"
+    values = read_json(record)
+    values["settings"]["model"]["blocks"], values["data"]["block"] = 12, 256
+    write_json(record, values)
+    build_report(tmp_path)
+    assert "\n\none_offset: 12 layers, blocks of 256 + 1. A longer block" in (tmp_path / "tables.md").read_text()
+
+
 def test_the_command_rebuilds_a_run_of_a_language_study_alone(tmp_path, capsys):
     write_study(tmp_path / "run/language")
     main(["tables", str(tmp_path / "run"), "--out", str(tmp_path / "out")])

@@ -197,11 +197,10 @@ class LanguageReport:
     @property
     def other_models(self) -> dict[str, str]:
         """Arm -> its layers and blocks of tokens, of the arms that differ in them from the study's model."""
-        models = {arm: self.study.of("", arm)[0].record.subject.settings["model"] for arm in self.study.arms}
-        usual = self.trained[0].record.subject.settings["model"]
-        shape = lambda model: (model["blocks"], model["positions"])
-        said = "{} layers, blocks of {} + 1".format
-        return {arm: said(*shape(model)) for arm, model in models.items() if shape(model) != shape(usual)}
+        shape = lambda subject: (subject.settings["model"]["blocks"], subject.data["block"])
+        usual, said = shape(self.trained[0].record.subject), "{} layers, blocks of {} + 1".format
+        found = {arm: shape(self.study.of("", arm)[0].record.subject) for arm in self.study.arms}
+        return {arm: said(*its) for arm, its in found.items() if its != usual}
 
     def layers(self) -> Iterator[Layers]:
         """Pairs of each arm that has a pair mixer, before and after training."""
