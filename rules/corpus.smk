@@ -28,7 +28,8 @@ rule download_subset:
 
 rule generate_corpus:
     output:
-        f"{CORPUS['path']}/settings.json",
+        settings=f"{CORPUS['path']}/settings.json",
+        recordings=[directory(f"{CORPUS['path']}/{split}") for split in ("train", "dev", "test")],
     log:
         f"{LOGS}/generate_corpus.log",
     retries: 0
@@ -41,7 +42,7 @@ rule generate_corpus:
 def recordings(wildcards):
     """What must be there before a split is read: nothing, where the recordings are the user's own."""
     if CORPUS["kind"] in stages.GENERATED:
-        return rules.generate_corpus.output
+        return rules.generate_corpus.output.settings
     if CORPUS["download"]:
         return expand(
             f"{CORPUS['path']}/{{subset}}.complete", subset=stages.split_settings(config, wildcards.split)["read"]
@@ -49,10 +50,12 @@ def recordings(wildcards):
     return []
 
 
+# audio holds what has to be cut out of longer recordings, converted, or written by commands
 rule prepare_split:
     input:
         recordings,
     output:
+        **({"audio": directory(f"{SPLIT}/audio")} if stages.keeps_audio(CORPUS) else {}),
         manifest=MANIFEST,
         sources=f"{SPLIT}/sources.tsv",
         summary=f"{SPLIT}/split.json",

@@ -7,6 +7,7 @@ rule decode:
         config=f"{ARM}/model.yaml",
         source=lambda wildcards: f"{ARM}/mixer_source.py" if wildcards.arm in OWN_MIXERS else [],
         tokenizer=f"{ARM}/tokenizer.model",
+        tokens=f"{ARM}/tokens.txt",
         manifest=lambda wildcards: MANIFESTS[wildcards.set],
         features=lambda wildcards: features_of(wildcards.set),
     output:

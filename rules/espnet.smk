@@ -138,11 +138,12 @@ rule average_espnet:
 # ESPnet's inference, at beam 1 a prefix search, and argmax-collapse of the same model in ESPnet's own code
 rule decode_espnet:
     input:
-        lambda wildcards: espnet_files(wildcards.set),
+        data=lambda wildcards: espnet_files(wildcards.set),
         stats=ESPNET_STATS,
         weights=f"{ARM}/espnet.pth",
         options=f"{ARM}/espnet.yaml",
         tokenizer=f"{ARM}/tokenizer.model",
+        tokens=f"{ARM}/tokens.txt",
     output:
         prefix=f"{ARM}/prefix_search/hyp/{{set}}/text",
         argmax=f"{ARM}/espnet_argmax/{{set}}/text",

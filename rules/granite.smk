@@ -67,20 +67,20 @@ use rule granite_decode as granite_ctc with:
 
 rule granite_score:
     input:
-        manifests=[MANIFESTS[name] for name in EVALUATION_SETS],
-        texts=expand(f"{GRANITE_ARM}/hyp/{{set}}/text", set=EVALUATION_SETS, allow_missing=True),
+        hypotheses=f"{GRANITE_ARM}/hyp/{{set}}/text",
+        manifest=lambda wildcards: MANIFESTS[wildcards.set],
     output:
-        json=expand(f"{GRANITE_ARM}/score/{{set}}.json", set=EVALUATION_SETS, allow_missing=True),
-        tsv=expand(f"{GRANITE_ARM}/score/{{set}}.tsv", set=EVALUATION_SETS, allow_missing=True),
+        json=f"{GRANITE_ARM}/score/{{set}}.json",
+        tsv=f"{GRANITE_ARM}/score/{{set}}.tsv",
     log:
-        f"{LOGS}/granite/{{reference}}/score.log",
+        f"{LOGS}/granite/{{reference}}/score-{{set}}.log",
     wildcard_constraints:
         reference="|".join(re.escape(name) for name in GRANITE_ARMS) or "(?!)",
+    retries: 0
     params:
         normaliser=GRANITE["normaliser"],
-        sets=EVALUATION_SETS,
     script:
-        "../workflow_scripts/granite_score.py"
+        "../workflow_scripts/score.py"
 
 
 rule granite_table:

@@ -16,5 +16,7 @@ rule score:
         f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/score-{{set}}.log",
     priority: first_seed_first
     retries: 0
+    params:
+        **stages.scoring(config),
     script:
         "../workflow_scripts/score.py"

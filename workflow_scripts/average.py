@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from geomix.errors import exit_with_sentence
+from geomix.files import folder_of
 from geomix.speech.training import average_arm
 from geomix.training.averaging import Selection
 
@@ -10,4 +11,6 @@ if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
         files = snakemake.input
         selection = Selection(**snakemake.params.selection)
-        average_arm(Path(files.epochs), Path(files.tokenizer).parent, Path(snakemake.output.model).parent, selection)
+        average_arm(
+            Path(files.epochs), folder_of(files.tokenizer, files.tokens), folder_of(*snakemake.output), selection
+        )

@@ -4,13 +4,14 @@ from pathlib import Path
 
 from geomix.errors import exit_with_sentence
 from geomix.espnet_track.launch import decode
+from geomix.files import folder_of
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
-        name = snakemake.wildcards.set
+        name, files = snakemake.wildcards.set, snakemake.input
         decode(
-            Path(snakemake.input.weights).parent,
-            {name: Path(snakemake.input[0]).parent},
+            folder_of(files.weights, files.options, files.tokenizer, files.tokens),
+            {name: folder_of(*files.data)},
             {name: Path(snakemake.output.prefix)},
             {name: Path(snakemake.output.argmax)},
             threads=snakemake.threads,

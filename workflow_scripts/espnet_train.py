@@ -5,6 +5,7 @@ from pathlib import Path
 from geomix.errors import exit_with_sentence
 from geomix.espnet_track.data import EspnetData
 from geomix.espnet_track.launch import train
+from geomix.files import folder_of
 from geomix.models.arms import check_arm
 from geomix.settings import about_training, training_settings
 from geomix.training.averaging import Selection
@@ -19,7 +20,7 @@ if __name__ == "__main__":
             training_settings(config, arm, int(snakemake.wildcards.seed), "espnet"),
             EspnetData.of(snakemake.input),
             about=About(**about_training(config, arm)),
-            out=Path(snakemake.output.record).parent,
+            out=folder_of(*snakemake.output),
             dev_features=Path(snakemake.input.dev_features),
             selection=Selection(training["keep_best"], training["best_by"]),
             threads=snakemake.threads,

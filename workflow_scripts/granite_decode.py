@@ -1,7 +1,5 @@
 """Rules granite_decode and granite_ctc: hypotheses of every evaluation set by one published checkpoint, and its record."""
 
-from pathlib import Path
-
 from geomix.errors import exit_with_sentence
 from geomix.studies.granite import decode_sets
 
@@ -10,7 +8,8 @@ if __name__ == "__main__":
         decode_sets(
             snakemake.params.checkpoint,
             dict(zip(snakemake.params.sets, snakemake.input.manifests, strict=True)),
-            Path(snakemake.output.record).parent,
+            dict(zip(snakemake.params.sets, snakemake.output.texts, strict=True)),
+            snakemake.output.record,
             head=snakemake.params.arm["head"],
             about={
                 "run": snakemake.config["run"],

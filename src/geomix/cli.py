@@ -12,6 +12,9 @@ from geomix.errors import exit_with_sentence, sentence_of
 
 # command -> what it does; each is a module of geomix.commands with add_arguments(parser) and run(arguments)
 COMMANDS = {
+    "init": "look at a folder of recordings and write a configuration that runs on it",
+    "check": "all that is wrong with a corpus, by kind, and what it holds, without preparing it",
+    "an4": "CMU AN4 in the form used here, from its public archive of sphere files",
     "arms": "exact parameter count, FLOPs per audio-second and mixer of each arm of a config",
     "score": "WER and CER of a Kaldi text file of hypotheses against a reference",
     "compare": "difference in WER between two hypothesis files, with its interval over speakers",

@@ -120,6 +120,14 @@ def _finite(text: str) -> float:
     return value
 
 
+def folder_of(*paths: str | os.PathLike) -> Path:
+    """The folder in which all of a rule's declared files lie, for what reads or writes them together; ValueError if they lie apart."""
+    folders = {Path(path).parent for path in paths}
+    if len(folders) != 1:
+        raise ValueError(f"{', '.join(map(str, paths))}: not the files of one folder")
+    return folders.pop()
+
+
 def sha256(path: str | os.PathLike) -> str:
     """SHA-256 of a file's content, in hex."""
     with open(path, "rb") as file:

@@ -11,7 +11,7 @@ import torch
 
 from geomix.algebra import Algebra
 from geomix.kernels.product import cpu, fused, naive, product
-from geomix.kernels.product.program import backward_program, forward_program
+from geomix.kernels.product.sums_of_products import backward_sums, forward_sums
 
 HERE = Path(__file__).parent
 ATOMIC = re.compile(r"^\s*(@\S+\s+)?(atom|red)\.", re.MULTILINE)  # an atomic instruction in PTX
@@ -36,8 +36,8 @@ def close(ours, truth, tolerance):
 def test_cpu_kernels_equal_the_definition(algebra, dtype, tolerance, batch):
     a, b, grad = operands(algebra, batch, dtype)
     table = algebra.product()
-    out = cpu.run((forward_program, table), (a, b))
-    both = cpu.run((backward_program, table), (a, b, grad))
+    out = cpu.run((forward_sums, table), (a, b))
+    both = cpu.run((backward_sums, table), (a, b, grad))
     wide = [x.double() for x in (a, b, grad)]
     close([*out, *both], [naive.bilinear(table, *wide[:2]), *naive.bilinear_backward(table, *wide)], tolerance)
 
@@ -53,14 +53,14 @@ def test_definition_equals_the_dense_table():
 def test_result_does_not_depend_on_threads_or_strides(threads):
     algebra = Algebra.truncated(4, 3)
     a, b, grad = operands(algebra, 3 * cpu.THREAD_LANES + 5)
-    expected = [*cpu.run((forward_program, algebra.product()), (a, b))]
+    expected = [*cpu.run((forward_sums, algebra.product()), (a, b))]
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         view = torch.stack((a, a), 2)[..., 1]  # rows that are not contiguous
-        assert torch.equal(cpu.run((forward_program, algebra.product()), (view, b))[0], expected[0])
+        assert torch.equal(cpu.run((forward_sums, algebra.product()), (view, b))[0], expected[0])
         slab = torch.cat((a, b))[: algebra.dim]  # rows of a larger tensor
-        assert torch.equal(cpu.run((forward_program, algebra.product()), (slab, b))[0], expected[0])
+        assert torch.equal(cpu.run((forward_sums, algebra.product()), (slab, b))[0], expected[0])
     finally:
         torch.set_num_threads(before)
 
@@ -213,13 +213,13 @@ def test_triton_through_autograd_split_backward_and_the_atomic_form(interpreted)
 
 
 @pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize("maker", [forward_program, backward_program])
+@pytest.mark.parametrize("maker", [forward_sums, backward_sums])
 def test_triton_compiles_for_gpus_without_one(capability, maker):
     triton = pytest.importorskip("triton")
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    kernel, program = fused.compile_program(maker, Algebra.truncated(4, 3).product())
+    kernel, program = fused.compile_sums(maker, Algebra.truncated(4, 3).product())
     if not isinstance(kernel, triton.JITFunction):
         pytest.skip("TRITON_INTERPRET is set: nothing is compiled")
     tensors = [*program.inputs, *program.outputs]

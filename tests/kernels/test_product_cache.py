@@ -10,7 +10,7 @@ import torch
 
 from geomix.algebra import Algebra
 from geomix.kernels.product import cache, cpu, naive
-from geomix.kernels.product.program import backward_program, forward_program
+from geomix.kernels.product.sums_of_products import backward_sums, forward_sums
 
 pytest.importorskip("llvmlite")
 TABLE = Algebra(2, 1).product()
@@ -34,7 +34,7 @@ def forget():
 
 def right(table=TABLE) -> bool:
     a, b = torch.randn(2, table.left, 40)
-    return torch.allclose(cpu.run((forward_program, table), (a, b))[0], naive.bilinear(table, a, b), atol=1e-5)
+    return torch.allclose(cpu.run((forward_sums, table), (a, b))[0], naive.bilinear(table, a, b), atol=1e-5)
 
 
 def test_a_second_process_compiles_nothing(emitted):
@@ -163,10 +163,10 @@ def test_threads_that_start_at_once_compile_each_kernel_once(emitted):
 
 def test_code_lives_as_long_as_its_function(emitted):
     """Also when the cache has dropped it and the machine has compiled others since."""
-    kernel = cpu.compile_program((forward_program, TABLE), torch.float32)
+    kernel = cpu.compile_sums((forward_sums, TABLE), torch.float32)
     forget()
     for table in (Algebra(1, 1).product(), Algebra(0, 2).product(), Algebra(2).product()):
-        cpu.compile_program((backward_program, table), torch.float32)
+        cpu.compile_sums((backward_sums, table), torch.float32)
     a, b = torch.randn(2, TABLE.left, 64)
     out = torch.empty(TABLE.out, 64)
     kernel(a.data_ptr(), b.data_ptr(), out.data_ptr(), 64, 64, 64, 64)
@@ -183,8 +183,7 @@ def test_triton_sources_are_in_no_file(tmp_path, monkeypatch):
     fused._compile.cache_clear()
     results = []
     threads = [
-        threading.Thread(target=lambda: results.append(fused.compile_program(forward_program, TABLE)[0]))
-        for _ in range(4)
+        threading.Thread(target=lambda: results.append(fused.compile_sums(forward_sums, TABLE)[0])) for _ in range(4)
     ]
     for thread in threads:
         thread.start()

@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from geomix.algebra import Algebra
 from geomix.kernels.product import cpu, naive, product
-from geomix.kernels.product.program import forward_program
+from geomix.kernels.product.sums_of_products import forward_sums
 
 CL3 = Algebra(3)
 TABLE = CL3.product()
@@ -57,7 +57,7 @@ def test_functional_transforms_take_the_definition():
 def test_the_cpu_kernels_refuse_what_is_no_memory_of_theirs(make, named):
     a, b = torch.randn(2, 8, 40)
     with pytest.raises(ValueError, match=named):
-        cpu.run((forward_program, TABLE), (a, make(b)))
+        cpu.run((forward_sums, TABLE), (a, make(b)))
 
 
 def test_operands_on_two_devices_and_a_backend_on_another_are_refused():
@@ -90,7 +90,7 @@ def test_results_are_made_on_the_operands_device_whatever_the_default_is():
 def test_an_output_of_other_strides_is_refused():
     a = torch.randn(8, 64)
     with pytest.raises(ValueError, match="by component or by entry"):
-        cpu.run((forward_program, TABLE), (a, a), (torch.empty(8, 128)[:, ::2],))
+        cpu.run((forward_sums, TABLE), (a, a), (torch.empty(8, 128)[:, ::2],))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
@@ -126,7 +126,7 @@ def test_strides_of_the_triton_kernels_are_64_bit():
 
     if interpreted():
         pytest.skip("TRITON_INTERPRET is set: nothing is compiled")
-    kernel, program = fused.compile_program(forward_program, TABLE)
+    kernel, program = fused.compile_sums(forward_sums, TABLE)
     tensors = [*program.inputs, *program.outputs]
     signature = {**dict.fromkeys(tensors, "*fp16"), **{f"stride_{x}": "i32" for x in tensors}, "n": "i32"}
     constants = {**{f"LANE_{x}": 1 for x in tensors}, "BLOCK": 128}

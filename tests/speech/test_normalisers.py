@@ -1,8 +1,17 @@
-"""Text normalisers: what counts as a word."""
+"""Text normalisers: what counts as a word, and that every place offers all of them."""
+
+import argparse
+import json
+import sys
+from typing import get_args
 
 import pytest
 
-from geomix.speech.normalisers import letters
+from geomix.cli import main
+from geomix.commands import compare, score
+from geomix.errors import UserError
+from geomix.settings.study import Granite
+from geomix.speech.normalisers import NORMALISERS, letters, whisper_english
 
 
 @pytest.mark.parametrize(
@@ -19,3 +28,44 @@ from geomix.speech.normalisers import letters
 )
 def test_letters(text, words):
     assert letters(text) == words
+
+
+def test_one_registry():
+    """Both commands and the configuration offer the normalisers of the registry, in its order."""
+    for command in (score, compare):
+        parser = argparse.ArgumentParser()
+        command.add_arguments(parser)
+        (offered,) = (action.choices for action in parser._actions if action.dest == "normaliser")
+        assert list(offered) == list(NORMALISERS)
+    assert list(get_args(Granite.model_fields["normaliser"].annotation)) == list(NORMALISERS)
+
+
+def test_a_command_scores_with_any_of_them(tmp_path, capsys):
+    """ "It's" against "its" differs as it stands, as letters and as Whisper writes it; capitals and marks only as they stand."""
+    (tmp_path / "ref").write_text("u1 HELLO WORLD\n")
+    (tmp_path / "hyp").write_text("u1 Hello, world!\n")
+    for name, errors in (("none", 2), ("letters", 0), ("whisper-english", 0)):
+        try:
+            main(
+                [
+                    "score",
+                    str(tmp_path / "ref"),
+                    str(tmp_path / "hyp"),
+                    "--normaliser",
+                    name,
+                    "--json",
+                    str(tmp_path / "out"),
+                ]
+            )
+        except SystemExit as error:  # the package of Whisper's normaliser is not among those that geomix needs
+            assert name == "whisper-english" and error.code
+            assert "pip install --no-deps whisper-normalizer" in capsys.readouterr().err
+            continue
+        found = json.loads((tmp_path / "out").read_text())
+        assert (found["words"]["errors"], found["normaliser"]) == (errors, name)
+
+
+def test_an_absent_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "whisper_normalizer.english", None)
+    with pytest.raises(UserError, match="whisper-english needs whisper_normalizer.*or choose the normaliser letters"):
+        whisper_english()

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from geomix.cli import main
 from geomix.errors import UserError
+from geomix.speech.normalisers import NORMALISERS
 from geomix.speech.scoring import (
-    NORMALISERS,
     Counts,
     align,
     read_score,
@@ -151,7 +151,7 @@ def test_missing_and_extra_hypotheses_are_errors():
 
 def test_no_normaliser_unless_named(monkeypatch):
     assert score_texts({"u": "IT'S"}, {"u": "it's"}).words.errors == 1
-    monkeypatch.setitem(NORMALISERS, "upper", str.upper)
+    monkeypatch.setitem(NORMALISERS, "upper", lambda: str.upper)
     assert score_texts({"u": "IT'S"}, {"u": "it's"}, normaliser="upper").words.errors == 0
     with pytest.raises(UserError, match="'lower'"):
         score_texts({"u": "A"}, {"u": "A"}, normaliser="lower")

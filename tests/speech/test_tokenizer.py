@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from geomix.errors import UserError
-from geomix.speech.corpora import harbour
+from geomix.speech.corpora import demo_grammar
 from geomix.speech.manifest import unfit_text
 from geomix.speech.tokenizer import Tokenizer, train_tokenizer
 
 RANDOM = np.random.default_rng(0)
-TEXTS = [harbour.sentence(RANDOM) for _ in range(400)]
+TEXTS = [demo_grammar.sentence(RANDOM) for _ in range(400)]
 CASES = [("unigram", 150), ("bpe", 150), ("char", None), ("word", None)]
 
 

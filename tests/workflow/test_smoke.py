@@ -70,6 +70,19 @@ def test_every_stage_leaves_what_it_promises(smoke):
     assert "target of our own reached" in (run / "tables.md").read_text()
 
 
+def test_every_file_is_a_declared_output(smoke):
+    """Snakemake knows of each file below data/ and results/ which rule makes it; audio is declared by its folder."""
+    listed = smoke.snakemake(*SMOKE, "--cores", "1", "--list-untracked").stdout.splitlines()
+    unknown = {line.strip() for line in listed if line.strip().startswith(("data/", "results/"))}
+    folders = tuple(
+        f"{path.parent.relative_to(smoke.folder)}/{split}/"
+        for split in ("train", "dev", "test")
+        for path in smoke.path("data/smoke").glob("audio-*/settings.json")
+    )
+    assert len(folders) == 3
+    assert {path for path in unknown if not path.startswith(folders)} == set()
+
+
 def test_comments_and_neutral_settings_run_nothing(smoke):
     for path in ("workflow_scripts/train.py", "rules/train.smk", "workflow_scripts/decode.py", "Snakefile"):
         text = smoke.path(path).read_text()

@@ -1,5 +1,5 @@
-"""Clifford algebras as tables (`tables`, numpy only), multivector operations (`operations`) and rotors (`rotors`) in PyTorch."""
+"""Clifford algebras as tables (`structure_constants`, numpy only), multivector operations and rotors (PyTorch)."""
 
-from geomix.algebra.tables import PRODUCTS, Algebra, SignedTriplets, pair_count
+from geomix.algebra.structure_constants import PRODUCTS, Algebra, SignedTriplets, pair_count
 
 __all__ = ["PRODUCTS", "Algebra", "SignedTriplets", "pair_count"]

@@ -11,7 +11,7 @@ from math import comb
 import torch
 
 from geomix.algebra.constants import constant
-from geomix.algebra.tables import Algebra, SignedTriplets
+from geomix.algebra.structure_constants import Algebra, SignedTriplets
 
 
 @constant

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from geomix.algebra.constants import constant
 from geomix.algebra.operations import safe_sqrt
-from geomix.algebra.tables import Algebra, SignedTriplets
+from geomix.algebra.structure_constants import Algebra, SignedTriplets
 
 PAIR_KINDS = ("wedge", "symmetric", "signed", "geometric")
 SMALL = 8  # below this rank the norm is that of the coordinates: a closed form cancels against its few terms

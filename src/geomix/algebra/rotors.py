@@ -12,7 +12,7 @@ from math import factorial
 import torch
 
 from geomix.algebra.operations import dense_table, reverse, sandwich, signs
-from geomix.algebra.tables import Algebra
+from geomix.algebra.structure_constants import Algebra
 
 SERIES_BELOW = 0.05  # |B^2| under which the even series is summed: 7 terms leave 1e-20
 

@@ -22,7 +22,7 @@ from geomix.benchmarks.output import Panel, draw_curves, write_csv
 from geomix.errors import UserError
 from geomix.files import write_json
 from geomix.kernels.product import naive, product
-from geomix.kernels.product.program import forward_program
+from geomix.kernels.product.sums_of_products import forward_sums
 from geomix.models.multivector import MultivectorLinear
 from geomix.training.devices import device_name, keep_freed_memory
 
@@ -178,7 +178,7 @@ def _compiled(table) -> Callable:
     """torch.compile of the unrolled form as straight-line code (no table to guard on), one static compilation per batch size."""
     rows = [
         " ".join(f"{'+' if s > 0 else '-'} {u}[{i}] * {v}[{j}]" for s, (u, i), (v, j) in terms)
-        for terms in forward_program(table).outputs["out"]
+        for terms in forward_sums(table).outputs["out"]
     ]
     names: dict = {"torch": torch}
     exec(f"def unrolled(a, b):\n    return torch.stack([{', '.join(rows)}])", names)

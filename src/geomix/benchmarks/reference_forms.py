@@ -12,7 +12,7 @@ import torch
 
 from geomix.algebra.constants import constant
 from geomix.algebra.operations import dense_table
-from geomix.algebra.tables import Algebra, SignedTriplets
+from geomix.algebra.structure_constants import Algebra, SignedTriplets
 from geomix.kernels.launch import check_memory, on_device_of
 
 

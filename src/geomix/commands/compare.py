@@ -9,7 +9,8 @@ from geomix.commands.arguments import add_reference, whole, write_result
 from geomix.errors import UserError
 from geomix.report.text import interval_text
 from geomix.speech.comparison import compare_systems
-from geomix.speech.scoring import NORMALISERS, Score, by_speaker, read_reference, read_text, score_texts
+from geomix.speech.normalisers import NORMALISERS
+from geomix.speech.scoring import Score, by_speaker, read_reference, read_text, score_texts
 from geomix.statistics import bootstrap_rate
 
 
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--resamples", type=whole(), default=10_000, metavar="N", help="default: 10,000")
     parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="of the bootstrap; default: 0")
-    parser.add_argument("--normaliser", default="none", choices=sorted(NORMALISERS), help="default: none")
+    parser.add_argument("--normaliser", default="none", choices=NORMALISERS, help="default: none")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the comparison there as well")
 
 

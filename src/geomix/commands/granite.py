@@ -68,7 +68,7 @@ def _transcribe(arguments: argparse.Namespace) -> None:
     from geomix.files import write_text
     from geomix.models.granite.features import MIN_SAMPLES, SAMPLE_RATE
     from geomix.models.granite.transcription import cut_windows
-    from geomix.speech.parallel import Progress
+    from geomix.speech.progress import Progress
     from geomix.studies.granite import make_transcriber
 
     failures, recordings, files = [], [], []

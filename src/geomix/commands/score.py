@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from geomix.commands.arguments import add_reference, write_result
-from geomix.speech.scoring import NORMALISERS, Score, read_reference, read_text, score_texts
+from geomix.speech.normalisers import NORMALISERS
+from geomix.speech.scoring import Score, read_reference, read_text, score_texts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reference(parser)
     parser.add_argument("hypotheses", type=Path, metavar="HYP", help="Kaldi text file of the hypotheses")
     parser.add_argument("--utt2spk", type=Path, metavar="FILE", help="Kaldi utt2spk file; rates by speaker are added")
-    parser.add_argument("--normaliser", default="none", choices=sorted(NORMALISERS), help="default: none")
+    parser.add_argument("--normaliser", default="none", choices=NORMALISERS, help="default: none")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the totals there as well")
 
 
@@ -31,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
         hypothesis_name=str(arguments.hypotheses),
     )
     if arguments.json:
-        write_result(arguments.json, score.to_dict())
+        write_result(arguments.json, {**score.to_dict(), "normaliser": arguments.normaliser})
     print(describe(score))
 
 

@@ -72,7 +72,7 @@ def write_speed_copies(manifest: str | os.PathLike, factor: float, folder: str |
     import torch
 
     from geomix.speech.audio import perturb_speed, read_audio
-    from geomix.speech.parallel import Progress
+    from geomix.speech.progress import Progress
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

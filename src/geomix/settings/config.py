@@ -51,10 +51,15 @@ def load(*overlays: str | os.PathLike, base: str | os.PathLike = "config.yaml") 
 
     Returns the checked configuration with every default filled in; raises `UserError` naming the file or key at fault.
     """
+    return resolve(read_layers(base, *overlays))
+
+
+def read_layers(*paths: str | os.PathLike) -> dict[str, Any]:
+    """YAML files laid over each other, the first at the bottom, as they stand."""
     import yaml
 
     config: dict[str, Any] = {}
-    for path in (base, *overlays):
+    for path in paths:
         try:
             layer = yaml.safe_load(Path(path).read_text(encoding="utf-8-sig"))
         except FileNotFoundError:
@@ -72,7 +77,7 @@ def load(*overlays: str | os.PathLike, base: str | os.PathLike = "config.yaml") 
         if not isinstance(layer, dict):
             raise UserError(f"{path}: a configuration is a dictionary of keys, not {type(layer).__name__}")
         config = merge(config, layer)
-    return resolve(config)
+    return config
 
 
 def merge(under: Any, over: Any) -> Any:

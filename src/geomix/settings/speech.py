@@ -57,6 +57,22 @@ class Corpus(Section):
         False, "librispeech: fetch the archives into `path` first, checked against published checksums"
     )
     audio_root: str | None = key(None, "kaldi: folder from which wav.scp's relative paths start", "prepare")
+    allow_pipes: bool = key(
+        False,
+        "kaldi: run the commands of a wav.scp whose lines end in a pipe, in `audio_root`",
+        "prepare",
+        before=False,
+    )
+    resample: bool = key(
+        False, "bring other sample rates to 16 kHz and several channels to their mean (torchaudio)", "prepare report",
+        before=False,
+    )  # fmt: skip
+    normaliser: Literal["none", "lower", "letters", "whisper-english"] = key(
+        "none",
+        "done to all transcripts and, before they are scored, to hypotheses: lower case; lower case without punctuation; Whisper's",
+        "prepare score report",
+        before="none",
+    )
     train: Names = key(..., "splits of the corpus that train", "prepare report")
     dev: Names | HoldOut = key(..., "splits whose union selects the epochs, or held-out speakers", "prepare report")
     test: Names | Annotated[dict[Name, Names | HoldOut], Field(min_length=1)] = key(

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from geomix.settings.algebra_jobs import arms_of, job_settings, language_job_settings, speech_job_settings
-from geomix.settings.base import resolved
+from geomix.settings.base import resolved, without_before
 from geomix.settings.language import Text
+from geomix.settings.speech import Corpus
 from geomix.settings.trainings import (
     evaluation_sets,
     granite_rows,
@@ -65,7 +66,31 @@ def split_settings(config: Mapping[str, Any], split: str) -> dict[str, Any]:
         settings |= {"read": corpus["train"], **choice} if held_out else {"read": choice}
     if split in ("train", "dev"):
         settings |= {key: corpus[key] for key in ("min_seconds", "max_seconds")}
-    return settings
+    return settings | _later(corpus, "resample", "normaliser")
+
+
+def _later(corpus: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """Those keys of a corpus that were added later and are not at the value that reproduces the time before them."""
+    return without_before({key: corpus[key] for key in keys}, Corpus)
+
+
+def keeps_audio(corpus: Mapping[str, Any]) -> bool:
+    """Whether preparation may have to write recordings: cut out of longer ones, converted, or written by commands."""
+    if corpus.get("resample") or corpus.get("allow_pipes"):
+        return True
+    if corpus["kind"] != "kaldi":
+        return False
+    path = os.path.expandvars(corpus["path"] or "")
+    splits = [name for part in (corpus["train"], corpus["dev"]) if not isinstance(part, Mapping) for name in part]
+    tests = corpus["test"]
+    for part in tests.values() if isinstance(tests, Mapping) else [tests]:
+        splits += [] if isinstance(part, Mapping) else part
+    return any(os.path.exists(os.path.join(path, name, "segments")) for name in splits)
+
+
+def scoring(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Params of the scoring of hypotheses: nothing where they are scored as they stand."""
+    return _later(config["corpus"], "normaliser")
 
 
 def digest(value: Any, digits: int = 8) -> str:
@@ -81,7 +106,8 @@ def split_key(config: Mapping[str, Any], split: str) -> str:
 def preparation(config: Mapping[str, Any], split: str) -> dict[str, Any]:
     """Params of the preparation of a split: what it is made with, and where its recordings lie, as the config says it."""
     corpus = config["corpus"]
-    return {**split_settings(config, split), **{key: corpus[key] for key in ("name", "path", "audio_root")}}
+    places = {key: corpus[key] for key in ("name", "path", "audio_root")}
+    return {**split_settings(config, split), **places, **_later(corpus, "allow_pipes")}
 
 
 def corpus_at(config: Mapping[str, Any], generated: str | None = None) -> dict[str, Any]:
@@ -127,11 +153,11 @@ def report(config: Mapping[str, Any]) -> dict[str, Any]:
     keys = (
         "run", "tokenizer", "features", "model", "arms", "study", "hypothesis", "comparison", "gate", "references",
     )  # fmt: skip
-    corpus = {key: value for key, value in config["corpus"].items() if key not in _PLACES}
+    corpus = without_before({k: v for k, v in config["corpus"].items() if k not in _PLACES}, Corpus)
     return {**{key: config[key] for key in keys}, "corpus": corpus}
 
 
-_PLACES = ("path", "audio_root", "download", "expected")
+_PLACES = ("path", "audio_root", "allow_pipes", "download", "expected")
 
 
 def text_settings(text: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,7 +210,7 @@ def stage_settings(config: Mapping[str, Any]) -> dict[str, Any]:
         "train": {f"{t}/{a}/{s}": training(config, a, s, t) for t, a, s in all_trainings(config)},
         "average": selection(config),
         "decode": {key: granite.get(key) for key in ("checkpoints", "decode", "ctc")},
-        "score": granite.get("normaliser"),
+        "score": [granite.get("normaliser"), scoring(config)],
         "gate": gate(config),
         "compare": comparison(config),
         "report": [report(config), granite_rows(config)],

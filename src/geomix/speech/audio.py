@@ -1,9 +1,10 @@
-"""Reading audio: mono, 16 kHz, whole, finite; anything else ends in one sentence."""
+"""Reading audio: mono, 16 kHz, whole, finite; anything else ends in one sentence, or is converted where that is asked for."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,11 +18,47 @@ if TYPE_CHECKING:
     import torch
 
 # the formats whose stated length is compared with their content, here or by their decoder
-_FORMATS = ("WAV", "WAVEX", "RF64", "AIFF", "AU", "CAF", "W64", "NIST", "FLAC", "OGG", "MP3", "MPEG")
+_CHECKED_FORMATS = ("WAV", "WAVEX", "RF64", "AIFF", "AU", "CAF", "W64", "NIST", "FLAC", "OGG", "MP3", "MPEG")
 _UNSTATED = 2**63 - 1  # libsndfile's number of samples for a FLAC that does not state it
 _LARGEST = 2.0**31
 """Samples beyond this (full scale is 1, that of 32-bit integers 2**31) are no sound: their power would overflow."""
 _BLOCK = 1 << 20
+# torchaudio's parameters of the quality that librosa calls kaiser_best (torchaudio's tutorial "Audio Resampling")
+_RESAMPLER = {
+    "resampling_method": "sinc_interp_kaiser",
+    "lowpass_filter_width": 64,
+    "rolloff": 0.9475937167399596,
+    "beta": 14.769656459379492,
+}
+
+
+class AudioFault(UserError):
+    """What is wrong with a recording; `kind` says it in a few words."""
+
+    def __init__(self, kind: str, sentence: str):
+        super().__init__(sentence)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A decoded file.
+
+    samples : float32, (samples,) or (samples, channels), in [-1, 1) but for files of floating point
+    rate : samples a second
+    subtype : libsndfile's name of their form in the file (PCM_16, ...)
+    unchecked : libsndfile's name of a format whose stated length nothing compares with its content
+    """
+
+    samples: np.ndarray
+    rate: int
+    subtype: str
+    unchecked: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """One channel at 16 kHz."""
+        return self.rate == SAMPLE_RATE and self.samples.ndim == 1
 
 
 def read_audio(path: str | os.PathLike) -> np.ndarray:
@@ -33,20 +70,34 @@ def read_audio(path: str | os.PathLike) -> np.ndarray:
         For a file that cannot be decoded, holds less than its header states, has another rate or more channels, or a
         sample that is not finite.
     """
-    return _decode(path)[0]
+    return decode(path).samples
 
 
 def inspect_audio(path: str | os.PathLike) -> tuple[int, str]:
-    """Decode a file fully and return its number of samples and the SHA-256 of the samples that `read_audio` gives.
+    """Decode a file fully, as `decode_whole` does, and return its number of samples and the hash of them."""
+    samples = decode_whole(path).samples
+    return len(samples), samples_hash(samples)
+
+
+def samples_hash(samples: np.ndarray) -> str:
+    """SHA-256 of samples as `read_audio` gives them."""
+    return hashlib.sha256(samples.astype("<f4", copy=False).tobytes()).hexdigest()
+
+
+def decode_whole(path: str | os.PathLike, any_form: bool = False) -> Sound:
+    """Decode a file whose content must agree with what it says of itself.
 
     What was decoded must have the length that the header states and, in a FLAC file, the MD5 there (STREAMINFO), so
     that a truncated or damaged file is found here and not in the middle of a training.
     """
-    samples, subtype = _decode(path)
+    sound = decode(path, any_form)
     stored = _flac_md5(path)
-    if stored is not None and _integer_md5(samples, subtype) not in (None, stored):
-        raise UserError(f"{path}: the decoded samples do not have the MD5 {stored} of its header: {COPY_AGAIN}")
-    return len(samples), hashlib.sha256(samples.astype("<f4", copy=False).tobytes()).hexdigest()
+    if stored is not None and _integer_md5(sound.samples, sound.subtype) not in (None, stored):
+        raise AudioFault(
+            "damaged recording",
+            f"{path}: the decoded samples do not have the MD5 {stored} of its header: {COPY_AGAIN}",
+        )
+    return sound
 
 
 class _Sequential(soundfile.SoundFile):
@@ -56,45 +107,89 @@ class _Sequential(soundfile.SoundFile):
         return False
 
 
-def _decode(path: str | os.PathLike) -> tuple[np.ndarray, str]:
-    """Samples (float32) and libsndfile's name of their form in the file (PCM_16, ...)."""
+def decode(path: str | os.PathLike, any_form: bool = False) -> Sound:
+    """Decode a file; with `any_form` it may have another rate than 16 kHz and several channels."""
     try:
         with _Sequential(source_of(path)) as file:
-            if file.format not in _FORMATS:
-                raise UserError(f"{path}: a {file.format_info} file, whose length is not checked: convert it to FLAC")
-            if file.samplerate != SAMPLE_RATE:
-                raise UserError(
-                    f"{path}: the sample rate is {file.samplerate} Hz: resample it to {SAMPLE_RATE} Hz (sox IN -r 16k OUT)"
-                )
-            if file.channels != 1:
-                raise UserError(f"{path}: it has {file.channels} channels: mix it down to one (sox IN -c 1 OUT)")
-            expected, subtype = file.frames, file.subtype
+            unchecked = None if file.format in _CHECKED_FORMATS else file.format_info
+            if not any_form:
+                _refuse_other_forms(path, file)
+            expected, rate, subtype = file.frames, file.samplerate, file.subtype
             blocks, left = [np.empty(0, np.float32)], expected  # never more than stated: tags may follow the samples
+            if file.channels > 1:
+                blocks = [np.empty((0, file.channels), np.float32)]
             while left:
                 blocks.append(file.read(min(left, _BLOCK), dtype="float32"))
                 left = left - len(blocks[-1]) if len(blocks[-1]) == _BLOCK else 0
-    except UserError:
+    except AudioFault:
         raise
+    except UserError as error:
+        raise AudioFault("damaged recording", str(error)) from None
     except Exception as error:  # of any library: the person needs the file's name
         if not os.path.exists(path):
-            raise UserError(f"{path}: no such audio file: mend the path or put the file there") from None
+            raise AudioFault(
+                "missing recording", f"{path}: no such audio file: mend the path or put the file there"
+            ) from None
         reason = getattr(error, "error_string", None) or getattr(error, "strerror", None) or error
-        raise UserError(f"{path}: cannot be decoded ({str(reason).strip().rstrip('.')}): {COPY_AGAIN}") from None
+        raise AudioFault(
+            "damaged recording", f"{path}: cannot be decoded ({str(reason).strip().rstrip('.')}): {COPY_AGAIN}"
+        ) from None
     samples = np.concatenate(blocks)
     if expected not in (len(samples), _UNSTATED):
-        raise UserError(f"{path}: {len(samples)} samples decoded, {expected} in its header: {COPY_AGAIN}")
-    _check_finite(path, samples)
-    return samples, subtype
+        raise AudioFault(
+            "damaged recording", f"{path}: {len(samples)} samples decoded, {expected} in its header: {COPY_AGAIN}"
+        )
+    _check_finite(path, samples, rate)
+    return Sound(samples, rate, subtype, unchecked)
 
 
-def _check_finite(path: str | os.PathLike, samples: np.ndarray) -> None:
+def _refuse_other_forms(path: str | os.PathLike, file: soundfile.SoundFile) -> None:
+    if file.samplerate != SAMPLE_RATE:
+        raise AudioFault(
+            "another sample rate",
+            f"{path}: the sample rate is {file.samplerate} Hz: resample it to {SAMPLE_RATE} Hz (sox IN -r 16k OUT), or set "
+            "corpus.resample: true",
+        )
+    if file.channels != 1:
+        raise AudioFault(
+            "several channels",
+            f"{path}: it has {file.channels} channels: mix it down to one (sox IN -c 1 OUT), or set corpus.resample: true",
+        )
+
+
+def resampled(sound: Sound) -> np.ndarray:
+    """The mean of a sound's channels at 16 kHz, float32: band-limited resampling by torchaudio."""
+    samples = sound.samples if sound.samples.ndim == 1 else sound.samples.mean(axis=1, dtype=np.float32)
+    if sound.rate == SAMPLE_RATE or not len(samples):
+        return samples
+    import torch
+    from torchaudio.functional import resample
+
+    return resample(torch.from_numpy(samples), sound.rate, SAMPLE_RATE, **_RESAMPLER).numpy()
+
+
+def resampler() -> str:
+    """What `resampled` is done with, for the record of a prepared split."""
+    from importlib import metadata
+
+    return f"torchaudio {metadata.version('torchaudio')}, " + ", ".join(f"{k} {v}" for k, v in _RESAMPLER.items())
+
+
+def as_pcm16(samples: np.ndarray) -> np.ndarray:
+    """Samples in [-1, 1) as 16-bit integers; what lies outside is clipped."""
+    return np.clip(np.round(samples * 32768), -32768, 32767).astype(np.int16)
+
+
+def _check_finite(path: str | os.PathLike, samples: np.ndarray, rate: int) -> None:
     sound = np.abs(samples) <= _LARGEST  # False for NaN too
     if sound.all():
         return
     first = int(sound.argmin())
-    raise UserError(
-        f"{path}: sample {first} (at {first / SAMPLE_RATE:.4f} s) is {samples[first]}: "
-        "export the recording again, with finite samples"
+    moment = first // (samples.shape[1] if samples.ndim == 2 else 1)
+    raise AudioFault(
+        "sample that is no number",
+        f"{path}: sample {moment} (at {moment / rate:.4f} s) is {samples.flat[first]}: "
+        "export the recording again, with finite samples",
     )
 
 

@@ -19,7 +19,8 @@ from geomix import files
 from geomix.errors import UserError
 from geomix.speech.audio import perturb_speed, read_audio
 from geomix.speech.manifest import SAMPLE_RATE, SAMPLES_WITHOUT_FRAME, Utterance, read_lines
-from geomix.speech.parallel import Progress, processors
+from geomix.speech.progress import Progress
+from geomix.speech.threads import processors
 
 N_FFT = 512
 WINDOW = 400

@@ -25,6 +25,12 @@ SAMPLES_WITHOUT_FRAME = 256
 RESERVED = ("<unk>", "<s>", "</s>", "<blank>", "<sos/eos>", "\u2581")
 """What tokenizers keep for themselves: SentencePiece's and ESPnet's symbols, and the mark that stands for a space."""
 
+AUDIO_SUFFIXES = frozenset(
+    ".wav .flac .ogg .oga .opus .mp3 .aif .aiff .aifc .au .snd .caf .w64 .rf64 .sph .nist .voc .svx .iff .8svx .sf .ircam "
+    ".avr .pvf .paf .fap .mat .htk .sds .sd2 .wve .xi .mpc".split()
+)
+"""Endings of the files that are taken for recordings: those of the formats that libsndfile reads."""
+
 _COLUMNS = ("id", "speaker", "path", "samples", "speed", "text")
 _PREFIX = re.compile(r"^sp\d+(\.\d+)?-")
 
@@ -33,7 +39,9 @@ _PREFIX = re.compile(r"^sp\d+(\.\d+)?-")
 class Recording:
     """What a corpus reader finds: an utterance whose audio nobody has looked at yet.
 
-    `path` is the audio's, `listing` that of the file with the transcript.
+    `path` is the audio's, `listing` that of the file with the transcript. The utterance begins and ends at `start` and
+    `end` seconds of the audio; an end of None is the audio's own. With `command` the audio is what that shell command
+    writes, and `path` the folder in which it runs.
     """
 
     id: str
@@ -41,6 +49,14 @@ class Recording:
     path: str
     text: str
     listing: str
+    start: float = 0.0
+    end: float | None = None
+    command: str | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """The utterance is a part of its file."""
+        return self.start > 0 or self.end is not None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
 """Text normalisers for comparison with published numbers: what is done to reference and hypothesis alike before they are scored.
+`geomix score`, `geomix compare` and the scores of published checkpoints offer all of them.
 
 Published Granite Speech and Open ASR figures are scored with Whisper's English normaliser, LibriSpeech figures of trained
 systems without any.
@@ -37,13 +38,17 @@ def whisper_english() -> Callable[[str], str]:
     return EnglishTextNormalizer()
 
 
-def normaliser(name: str) -> Callable[[str], str]:
-    """The normaliser called `none`, `letters` or `whisper-english`; another name is a `UserError`."""
-    known: dict[str, Callable[[], Callable[[str], str]]] = {
-        "none": lambda: str,
-        "letters": lambda: letters,
-        "whisper-english": whisper_english,
-    }
-    if name not in known:
-        raise UserError(f"no normaliser is called {name!r}: choose one of {', '.join(known)}")
-    return known[name]()
+# name -> what makes the normaliser: one is a package of its own, which is imported when it is asked for
+NORMALISERS: dict[str, Callable[[], Callable[[str], str]]] = {
+    "none": lambda: str,
+    "lower": lambda: str.lower,
+    "letters": lambda: letters,
+    "whisper-english": whisper_english,
+}
+
+
+def named(name: str) -> Callable[[str], str]:
+    """The normaliser of a name in `NORMALISERS`; another name is a `UserError`."""
+    if name not in NORMALISERS:
+        raise UserError(f"no normaliser is called {name!r}: choose one of {', '.join(NORMALISERS)}")
+    return NORMALISERS[name]()

@@ -11,7 +11,7 @@ where sclite's weights (4, 3, 3) tell apart what unit costs do not: seldom below
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from geomix.errors import UserError
 from geomix.files import write_json, write_text
+from geomix.speech import normalisers
 from geomix.speech.manifest import read_manifest
 
 TSV_HEADER = (
@@ -29,9 +30,6 @@ TSV_HEADER = (
     "chars", "char_errors", "char_sub", "char_ins", "char_del",
     "alignment",
 )  # fmt: skip
-
-# name -> what is done to reference and hypothesis alike before they are compared
-NORMALISERS: dict[str, Callable[[str], str]] = {"none": lambda text: text}
 
 
 @dataclass(frozen=True)
@@ -131,11 +129,9 @@ def score_texts(
     `speakers` maps utterance ids to speakers. A reference without a hypothesis, a hypothesis without a reference and
     an utterance without a speaker are errors (`UserError` with the first ids and the number): an utterance that was
     never decoded must not make a rate look better. An empty reference counts its hypothesis's words as insertions.
-    `reference_name` and `hypothesis_name` are what the sentences of errors call the two (file names, say).
+    `normaliser` is a name in `normalisers.NORMALISERS`. `reference_name` and `hypothesis_name` are what the sentences of errors call the two (file names, say).
     """
-    normalise = NORMALISERS.get(normaliser)
-    if normalise is None:
-        raise UserError(f"no normaliser is called {normaliser!r}: choose one of {', '.join(NORMALISERS)}")
+    normalise = normalisers.named(normaliser)
     if not references:
         raise UserError(f"{reference_name} holds no utterance: give a file with one `utterance-id words` a line")
     _refuse(
@@ -253,17 +249,18 @@ def _read_table(path: str | os.PathLike, form: str) -> dict[str, str]:
     return table
 
 
-def write_score(score: Score, json_path: str | os.PathLike, tsv_path: str | os.PathLike | None = None) -> None:
-    """Write the totals as JSON and, if asked, the utterances as TSV (`TSV_HEADER`)."""
-    if tsv_path is not None:
-        lines = ["\t".join(TSV_HEADER)]
-        for u in score.utterances:
-            row = [u.id, u.speaker]
-            for c in (u.words, u.characters):
-                row += [c.reference, c.errors, c.substitutions, c.insertions, c.deletions]
-            lines.append("\t".join(map(str, [*row, u.alignment])))
-        write_text(tsv_path, "\n".join(lines) + "\n")
-    write_json(json_path, score.to_dict())
+def write_score(
+    score: Score, json_path: str | os.PathLike, tsv_path: str | os.PathLike, *, normaliser: str | None = None
+) -> None:
+    """Write the totals as JSON, with the name of the normaliser if one is given, and the utterances as TSV (`TSV_HEADER`)."""
+    lines = ["\t".join(TSV_HEADER)]
+    for u in score.utterances:
+        row = [u.id, u.speaker]
+        for c in (u.words, u.characters):
+            row += [c.reference, c.errors, c.substitutions, c.insertions, c.deletions]
+        lines.append("\t".join(map(str, [*row, u.alignment])))
+    write_text(tsv_path, "\n".join(lines) + "\n")
+    write_json(json_path, score.to_dict() | ({} if normaliser is None else {"normaliser": normaliser}))
 
 
 def read_score(tsv_path: str | os.PathLike) -> Score:

@@ -25,9 +25,7 @@ from geomix.models.granite.prompt import TRANSCRIBE
 from geomix.speech.audio import read_audio
 from geomix.speech.decoding import write_hypotheses
 from geomix.speech.manifest import Utterance, read_lines, read_manifest
-from geomix.speech.normalisers import normaliser
-from geomix.speech.parallel import Progress
-from geomix.speech.scoring import read_text, score_texts, write_score
+from geomix.speech.progress import Progress
 from geomix.training import devices
 from geomix.training.record import code_version, package_versions
 
@@ -85,7 +83,8 @@ def make_transcriber(
 def decode_sets(
     checkpoint: str | Path,
     manifests: Mapping[str, str | Path],
-    out: str | Path,
+    texts: Mapping[str, str | Path],
+    record: str | Path,
     *,
     head: str,
     about: Mapping[str, Any],
@@ -93,13 +92,13 @@ def decode_sets(
     device: str = "auto",
     threads: int = 1,
 ) -> None:
-    """Decode every evaluation set with one checkpoint: hyp/<set>/text and record.json below `out`.
+    """Decode every evaluation set with one checkpoint into Kaldi texts, and write the record.
 
-    manifests: {set: manifest}. head: "decode" (the whole model) or "ctc" (the encoder's head). about: what the record says of the
+    manifests, texts: {set: manifest}, {set: text to write}. head: "decode" (the whole model) or "ctc" (the encoder's head). about: what the record says of the
     run beside what is found here: run, corpus, arm.
     """
     torch.set_num_threads(threads)
-    out, folder = Path(out), Path(checkpoint)
+    folder = Path(checkpoint)
     sets = {name: read_manifest(path) for name, path in manifests.items()}
     everything = [utterance for utterances in sets.values() for utterance in utterances]
     progress = Progress(f"granite {head} with {folder.name}", len(everything))
@@ -107,10 +106,10 @@ def decode_sets(
     model = transcriber.model if head == "decode" else transcriber.encoder
     begun = time.monotonic()
     for name, utterances in sets.items():
-        write_hypotheses(out / "hyp" / name / "text", _transcribe(transcriber, utterances))
+        write_hypotheses(Path(texts[name]), _transcribe(transcriber, utterances))
     progress.close()
     seconds, spoken = time.monotonic() - begun, sum(utterance.seconds for utterance in everything)
-    record = {
+    found = {
         **about,
         "track": "granite",
         "seed": 0,
@@ -137,7 +136,7 @@ def decode_sets(
         "peak_memory_bytes": devices.peak_memory(transcriber.device),
         "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-    write_json(out / "record.json", record)
+    write_json(record, found)
 
 
 def _transcribe(transcriber: Transcriber | CTCTranscriber, utterances: Sequence[Utterance]) -> dict[str, str]:
@@ -165,20 +164,3 @@ def _samples(utterance: Utterance) -> np.ndarray:
             file=sys.stderr,
         )
     return samples
-
-
-def score_sets(manifests: Mapping[str, str | Path], out: str | Path, *, normaliser_name: str) -> None:
-    """Score hyp/<set>/text below `out` with the shared scorer: score/<set>.json (which names the normaliser) and .tsv."""
-    out, normalise = Path(out), normaliser(normaliser_name)
-    for name, manifest in manifests.items():
-        utterances, hypotheses = read_manifest(manifest), out / "hyp" / name / "text"
-        score = score_texts(
-            {utterance.id: normalise(utterance.text) for utterance in utterances},
-            {key: normalise(text) for key, text in read_text(hypotheses).items()},
-            {utterance.id: utterance.speaker for utterance in utterances},
-            set=name,
-            reference_name=str(manifest),
-            hypothesis_name=str(hypotheses),
-        )
-        write_score(score, out / "score" / f"{name}.json", out / "score" / f"{name}.tsv")
-        write_json(out / "score" / f"{name}.json", {**score.to_dict(), "normaliser": normaliser_name})

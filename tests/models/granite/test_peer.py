@@ -18,7 +18,7 @@ from geomix.models.granite import read_config, save_checkpoint
 from geomix.models.granite.checkpoint import load_model
 from geomix.models.granite.features import batch_features, encoder_frames, input_features
 from geomix.models.granite.search import beam_search, greedy_search
-from geomix.speech.normalisers import normaliser
+from geomix.speech.normalisers import named
 from tests.models.granite import oracle
 from tests.models.granite.checks import close, write_adapter
 from tests.models.granite.tiny import oracle_config, prompt_ids, random_model, tiny_config
@@ -240,7 +240,7 @@ def test_whisper_normaliser():
     from transformers.models.whisper.english_normalizer import EnglishTextNormalizer
 
     table = json.loads((importlib.resources.files("whisper_normalizer") / "normalizers" / "english.json").read_text())
-    ours, theirs = normaliser("whisper-english"), EnglishTextNormalizer(table)
+    ours, theirs = named("whisper-english"), EnglishTextNormalizer(table)
     assert ours("Mr. Smith's colour, twenty-one dollars!") == "mister smith is color $21"
     words = (
         "MR SMITH WON'T COLOUR TWENTY ONE HUNDRED AND FIVE THE GREY O'CLOCK I'M UM OKAY NINETEEN NINETY FIRST".split()
@@ -249,4 +249,4 @@ def test_whisper_normaliser():
     for _ in range(200):
         text = " ".join(rng.choice(words, 8))
         assert ours(text) == theirs(text)
-    assert normaliser("letters")("“It's—well, 'tis” O’Clock_now") == "it's well tis o'clock now"
+    assert named("letters")("“It's—well, 'tis” O’Clock_now") == "it's well tis o'clock now"

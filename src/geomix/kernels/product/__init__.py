@@ -13,9 +13,9 @@ from importlib.util import find_spec
 import torch
 
 from geomix.algebra.operations import bilinear as dense_bilinear
-from geomix.algebra.tables import SignedTriplets
+from geomix.algebra.structure_constants import SignedTriplets
 from geomix.kernels.product import cpu, naive
-from geomix.kernels.product.program import backward_program, forward_program
+from geomix.kernels.product.sums_of_products import backward_sums, forward_sums
 
 BACKENDS = ("dense", "cpu", "triton")
 
@@ -96,7 +96,7 @@ def _forward(table: SignedTriplets, a: torch.Tensor, b: torch.Tensor, asked: str
         return fused.forward(table, a, b)
     wide = a.dtype if a.dtype in cpu.LANES else torch.float32
     if backend == "cpu":
-        (out,) = cpu.run((forward_program, table), (a.to(wide), b.to(wide)))
+        (out,) = cpu.run((forward_sums, table), (a.to(wide), b.to(wide)))
     else:
         out = dense_bilinear(table, a.t().to(wide), b.t().to(wide)).t()
     return out.to(a.dtype)
@@ -110,7 +110,7 @@ def _backward(table: SignedTriplets, a: torch.Tensor, b: torch.Tensor, grad: tor
         return fused.backward(table, a, b, grad)
     if backend == "cpu":
         wide = a.dtype if a.dtype in cpu.LANES else torch.float32
-        da, db = cpu.run((backward_program, table), (a.to(wide), b.to(wide), grad.to(wide)))
+        da, db = cpu.run((backward_sums, table), (a.to(wide), b.to(wide), grad.to(wide)))
         return da.to(a.dtype), db.to(b.dtype)
     return _forward(table.gradient_left(), grad, b, asked), _forward(table.gradient_right(), a, grad, asked)
 

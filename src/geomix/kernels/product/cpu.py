@@ -18,14 +18,14 @@ from functools import lru_cache
 import torch
 
 from geomix.kernels.product import cache
-from geomix.kernels.product.program import Program
+from geomix.kernels.product.sums_of_products import SumsOfProducts
 
 LANES = {torch.float32: 16, torch.float64: 8}  # one AVX-512 register; LLVM splits it on narrower machines
 TYPES = {torch.float32: "float", torch.float64: "double"}
 THREAD_LANES = 16384  # batch entries worth a thread of their own
 
 
-def llvm_ir(program: Program, dtype: torch.dtype, by_entry: frozenset[str] = frozenset()) -> str:
+def llvm_ir(sums: SumsOfProducts, dtype: torch.dtype, by_entry: frozenset[str] = frozenset()) -> str:
     """The kernel as LLVM IR: void kernel(pointers of inputs and outputs, strides of the same, n), n >= LANES.
 
     A stride is the distance between components, or, for the tensors named in `by_entry`, whose components are adjacent, the
@@ -37,7 +37,7 @@ def llvm_ir(program: Program, dtype: torch.dtype, by_entry: frozenset[str] = fro
     lanes, scalar = LANES[dtype], TYPES[dtype]
     vector, bits = f"<{lanes} x {scalar}>", 8 * dtype.itemsize
     fma = f"llvm.fma.v{lanes}f{bits}"
-    arguments = [*program.inputs, *program.outputs]
+    arguments = [*sums.inputs, *sums.outputs]
     lines = [
         f"declare {vector} @{fma}({vector}, {vector}, {vector})",
         "declare i64 @llvm.smin.i64(i64, i64)",
@@ -75,7 +75,7 @@ def llvm_ir(program: Program, dtype: torch.dtype, by_entry: frozenset[str] = fro
                     f"  %e_{x}_{lane} = getelementptr inbounds {scalar}, ptr %{x}, i64 %i_{x}_{lane}",
                 ]
             )
-    for x, size in program.inputs.items():
+    for x, size in sums.inputs.items():
         for c in range(size):
             if x not in by_entry:
                 lines.append(f"  %{x}_{c} = load {vector}, ptr {address(x, c)}, align {dtype.itemsize}")
@@ -86,7 +86,7 @@ def llvm_ir(program: Program, dtype: torch.dtype, by_entry: frozenset[str] = fro
                 lines.append(f"  %l_{x}_{c}_{lane} = load {scalar}, ptr {element(x, c, lane)}, align {dtype.itemsize}")
                 lines.append(f"  {name} = insertelement {vector} {value}, {scalar} %l_{x}_{c}_{lane}, i32 {lane}")
                 value = name
-    for x, components in program.outputs.items():
+    for x, components in sums.outputs.items():
         for c, terms in enumerate(components):
             value = "zeroinitializer"
             for count, (sign, (u, i), (v, j)) in enumerate(terms):
@@ -137,7 +137,7 @@ def _target():
 
 
 class Kernel:
-    """A compiled program: call it with addresses, strides and the number of entries. It owns its code, which lives as long."""
+    """Compiled sums of products: call it with addresses, strides and the number of entries. It owns its code, which lives as long."""
 
     def __init__(self, code: bytes, tensors: int) -> None:
         llvm = _target()[0]
@@ -151,24 +151,24 @@ class Kernel:
         self._function(*arguments)
 
 
-def compile_program(program_key: tuple, dtype: torch.dtype, by_entry: frozenset[str] = frozenset()) -> Kernel:
-    """The kernel of a program; `program_key` is (maker, table), as `program.forward_program` and its table. For any thread."""
+def compile_sums(sums_key: tuple, dtype: torch.dtype, by_entry: frozenset[str] = frozenset()) -> Kernel:
+    """The kernel of sums of products; `sums_key` is (maker, table), as `sums_of_products.forward_sums` and its table. For any thread."""
     with _lock:
-        return _compile(program_key, dtype, by_entry)
+        return _compile(sums_key, dtype, by_entry)
 
 
 @lru_cache(maxsize=512)
-def _compile(program_key: tuple, dtype: torch.dtype, by_entry: frozenset[str]) -> Kernel:
-    maker, table = program_key
-    program = maker(table)
+def _compile(sums_key: tuple, dtype: torch.dtype, by_entry: frozenset[str]) -> Kernel:
+    maker, table = sums_key
+    sums = maker(table)
     host = _target()[2]
-    ir = llvm_ir(program, dtype, by_entry)
+    ir = llvm_ir(sums, dtype, by_entry)
     name = f"{hashlib.sha256((host + ir).encode()).hexdigest()[:24]}.o"
     code = cache.load("cpu", name)
     if code is None:
         code = emit(ir)
         cache.store("cpu", name, code)
-    return Kernel(code, len(program.inputs) + len(program.outputs))
+    return Kernel(code, len(sums.inputs) + len(sums.outputs))
 
 
 def emit(ir: str) -> bytes:
@@ -224,24 +224,24 @@ def suits(x: torch.Tensor) -> bool:
     return plain and x.device.type == "cpu" and x.layout == torch.strided and x.dtype in LANES
 
 
-def run(program_key: tuple, inputs: tuple[torch.Tensor, ...], out: tuple[torch.Tensor, ...] | None = None):
-    """Runs a program on inputs (components, N) of one dtype, fp32 or fp64; returns its outputs (c, N).
+def run(sums_key: tuple, inputs: tuple[torch.Tensor, ...], out: tuple[torch.Tensor, ...] | None = None):
+    """Runs sums of products on inputs (components, N) of one dtype, fp32 or fp64; returns its outputs (c, N).
 
     Components may be rows or adjacent (the transpose of a contiguous (N, c)); other strides are copied first. Outputs are
     stored as the first input is, unless `out` is given. Batches of THREAD_LANES entries or more per thread are split
     over torch.get_num_threads() threads; the result does not depend on it. Threads and forked processes may call it at will.
 
-    Raises ValueError for anything else than plain CPU tensors of one dtype and the program's shapes: a tensor on `meta`, of a fake
+    Raises ValueError for anything else than plain CPU tensors of one dtype and the shapes of the sums: a tensor on `meta`, of a fake
     mode or on a GPU has no memory here.
     """
-    _check(program_key, inputs, out)
+    _check(sums_key, inputs, out)
     inputs = tuple(x.resolve_neg() for x in inputs)
     dtype, n = inputs[0].dtype, inputs[0].shape[1]
-    maker, table = program_key
-    program = maker(table)
+    maker, table = sums_key
+    sums = maker(table)
     inputs = tuple(x if _stored_well(x) else x.contiguous() for x in inputs)
     if out is None:
-        sizes = [len(components) for components in program.outputs.values()]
+        sizes = [len(components) for components in sums.outputs.values()]
         if inputs[0].stride(1) == 1:
             out = tuple(torch.empty(size, n, dtype=dtype, device="cpu") for size in sizes)
         else:
@@ -251,13 +251,13 @@ def run(program_key: tuple, inputs: tuple[torch.Tensor, ...], out: tuple[torch.T
     lanes = LANES[dtype]
     if n < lanes:  # shorter than one vector: work on a padded copy
         padded = tuple(torch.nn.functional.pad(x, (0, lanes - n)).contiguous() for x in inputs)
-        for result, wide in zip(out, run(program_key, padded), strict=True):
+        for result, wide in zip(out, run(sums_key, padded), strict=True):
             result.copy_(wide[:, :n])
         return out
     tensors = [*inputs, *out]
     rows = [x.stride(1) == 1 for x in tensors]
-    by_entry = frozenset(x for x, row in zip((*program.inputs, *program.outputs), rows, strict=True) if not row)
-    function = compile_program(program_key, dtype, by_entry)
+    by_entry = frozenset(x for x, row in zip((*sums.inputs, *sums.outputs), rows, strict=True) if not row)
+    function = compile_sums(sums_key, dtype, by_entry)
     strides = [x.stride(0 if row else 1) for x, row in zip(tensors, rows, strict=True)]
     parts = max(1, min(torch.get_num_threads(), n // THREAD_LANES))
     if parts == 1:
@@ -278,11 +278,11 @@ def run(program_key: tuple, inputs: tuple[torch.Tensor, ...], out: tuple[torch.T
     return out
 
 
-def _check(program_key: tuple, inputs: tuple[torch.Tensor, ...], out: tuple[torch.Tensor, ...] | None) -> None:
-    maker, table = program_key
-    program = maker(table)
+def _check(sums_key: tuple, inputs: tuple[torch.Tensor, ...], out: tuple[torch.Tensor, ...] | None) -> None:
+    maker, table = sums_key
+    sums = maker(table)
     first = inputs[0]
-    sizes = [*program.inputs.values(), *(len(components) for components in program.outputs.values())]
+    sizes = [*sums.inputs.values(), *(len(components) for components in sums.outputs.values())]
     given = [*inputs, *(out or ())]
     for x, size in zip(given, sizes, strict=out is not None):
         if not suits(x) or x.dtype != first.dtype:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from geomix.algebra.tables import SignedTriplets
+from geomix.algebra.structure_constants import SignedTriplets
 
 
 def bilinear(table: SignedTriplets, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from geomix import files
 from geomix.errors import UserError
+from geomix.speech.corpora.faults import Faults
 from geomix.speech.corpora.preparation import SUMMARY
+from geomix.speech.corpora.sources import AUDIO
 from geomix.speech.corpora.splits import check_counts, choices
 from geomix.speech.manifest import Utterance, original_id, read_manifest
 
@@ -61,15 +63,20 @@ def check_corpus(
     """
     if missing := [split for split in choices(corpus) if split not in folders]:
         raise UserError(f"corpus {corpus['name']}: split {missing[0]} is not prepared: prepare every split first")
-    splits = {}
+    splits, faults = {}, Faults()
     for split in choices(corpus):
         path = Path(folders[split]) / SUMMARY
         splits[split] = read_summary(path)
         if splits[split]["split"] != split:
             raise UserError(f"{path}: is of the split {splits[split]['split']}, not of {split}: prepare it again")
         for source, counts in splits[split]["sources"].items():
-            check_counts(corpus, source, counts)
-    _check_ids(corpus["name"], folders, splits)
+            check_counts(corpus, source, counts, faults)
+    check_ids(
+        corpus["name"],
+        {s: read_manifest(Path(folders[s]) / "manifest" / f"{s}.tsv") for s in splits},
+        {s: found["dropped"] for s, found in splits.items()},
+        faults,
+    )
     train = splits["train"]
     content = {
         "name": corpus["name"],
@@ -86,21 +93,33 @@ def check_corpus(
     return content
 
 
-def _check_ids(name: str, folders: Mapping[str, str | os.PathLike], splits: Mapping[str, Mapping[str, Any]]) -> None:
-    """An id names one recording, in whatever split; and no utterance of train is in another split."""
+def check_ids(
+    name: str,
+    splits: Mapping[str, Sequence[Utterance]],
+    dropped: Mapping[str, Mapping[str, Sequence[str]]],
+    faults: Faults,
+) -> None:
+    """An id names one recording, in whatever split; and no utterance of train, dropped ones included, is in another split."""
     seen: dict[str, Utterance] = {}
     ids: dict[str, set[str]] = {}
-    for split, found in splits.items():
-        ids[split] = {original_id(i) for dropped in found["dropped"].values() for i in dropped}
-        for u in read_manifest(Path(folders[split]) / "manifest" / f"{split}.tsv"):
+    for split, utterances in splits.items():
+        ids[split] = {original_id(i) for left_out in dropped[split].values() for i in left_out}
+        for u in utterances:
             i = original_id(u.id)
             ids[split].add(i)
             first = seen.setdefault(i, u)
-            if (first.path, first.speaker, first.text) != (u.path, u.speaker, u.text):
-                raise UserError(f"{u.path}: id {i} is also that of {first.path}: make each id unique")
+            if (first.speaker, first.text) != (u.speaker, u.text) or _other_audio(first, u):
+                faults.add("id twice", f"{u.path}: id {i} is also that of {first.path}: make each id unique")
     for split, others in ids.items():
         shared = ids["train"] & others if split != "train" else ()
-        if shared:
-            raise UserError(
-                f"corpus {name}: utterance {min(shared)} is in train and in {split}: keep it in one of them"
+        for i in sorted(shared):
+            faults.add(
+                "utterance of train in another split",
+                f"corpus {name}: utterance {i} is in train and in {split}: keep it in one of them",
             )
+
+
+def _other_audio(a: Utterance, b: Utterance) -> bool:
+    """Whether two utterances come from different files; each split keeps its own copy of what was converted for it."""
+    kept = all(Path(u.path).parent.name == AUDIO and u.speed == 1.0 for u in (a, b))
+    return a.samples != b.samples if kept else a.path != b.path

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from geomix.errors import UserError
+from geomix.speech.corpora.demo_grammar import sentence
 from geomix.speech.corpora.folder import listings, read_split
 from geomix.speech.corpora.generated import generated, write_recording
-from geomix.speech.corpora.harbour import sentence
 from geomix.speech.manifest import SAMPLE_RATE
-from geomix.speech.parallel import processors
+from geomix.speech.threads import processors
 
 __all__ = ["VOICES", "generate", "listings", "read_split", "speak_shard", "speakers"]
 

@@ -12,6 +12,7 @@ import soundfile
 
 from geomix import files
 from geomix.errors import UserError
+from geomix.speech.audio import as_pcm16
 from geomix.speech.manifest import SAMPLE_RATE
 
 
@@ -47,7 +48,6 @@ def write_recording(split: Path, speaker: str, chapter: int, number: int, wavefo
     folder = split / speaker / str(chapter)
     folder.mkdir(parents=True, exist_ok=True)
     utterance_id = f"{speaker}-{chapter}-{number:04d}"
-    samples = np.clip(np.round(waveform * 32768), -32768, 32767).astype(np.int16)
-    soundfile.write(folder / f"{utterance_id}.flac", samples, SAMPLE_RATE, subtype="PCM_16")
+    soundfile.write(folder / f"{utterance_id}.flac", as_pcm16(waveform), SAMPLE_RATE, subtype="PCM_16")
     with open(folder / f"{speaker}-{chapter}.trans.txt", "a", encoding="utf-8") as listing:
         listing.write(f"{utterance_id} {text}\n")

@@ -3,37 +3,48 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from geomix import files
 from geomix.errors import UserError
-from geomix.speech.corpora.sources import Source, write_sources
-from geomix.speech.corpora.splits import read_split, reader_of
+from geomix.settings.stages import keeps_audio
+from geomix.speech.corpora.faults import Faults
+from geomix.speech.corpora.sources import AUDIO, write_sources
+from geomix.speech.corpora.splits import Reading, read_split, reader_of
 from geomix.speech.manifest import (
     SAMPLE_RATE,
     SAMPLES_WITHOUT_FRAME,
-    Recording,
     Utterance,
     summary,
     write_manifest,
 )
-from geomix.speech.parallel import Progress, processors
+
+if TYPE_CHECKING:
+    from geomix.speech.corpora.inspection import Audio
 
 SUMMARY = "split.json"
 
 
 @dataclass(frozen=True)
-class Audio:
-    """A decoded recording: its samples at 16 kHz, their hash, and the file as it stood before."""
+class Examined:
+    """A split whose recordings were decoded and whose utterances were checked.
 
-    samples: int
-    hash: str
-    source: Source
+    originals : its utterances as recorded; utterances : those that are used, with their copies at other speeds
+    dropped : {"too_long": [id, ...], "too_short": [id, ...]}
+    audio : by utterance id
+    """
+
+    reading: Reading
+    originals: list[Utterance]
+    utterances: list[Utterance]
+    dropped: dict[str, list[str]]
+    audio: dict[str, Audio]
 
 
 def generate_corpus(corpus: Mapping[str, Any], folder: str | os.PathLike) -> None:
@@ -62,8 +73,11 @@ def prepare_split(
         dropped            {"too_long": [id, ...], "too_short": [id, ...]}, empty for a test set
         original_seconds   before speed copies and dropping
         sources            {corpus split: {utterances, speakers, words, characters}}, before dropping and holding out
+        resampled          {"with": ..., "utterances": {"44100 Hz, 2 channels": n}}, where any recording was converted
+        normaliser         its name, where there is one
 
-    Every recording is decoded in full. `train` holds one copy of each utterance per speed factor. Utterances of train
+    Every recording is decoded in full; what is cut out of a longer one, converted or written by a command goes to
+    audio/<id>.flac (16 bits). `train` holds one copy of each utterance per speed factor. Utterances of train
     and dev that are longer than `max_seconds` or shorter than `min_seconds` after perturbation, or without a feature
     frame, are dropped, logged by id and counted, as ESPnet's recipes do; test sets stay whole.
 
@@ -77,39 +91,79 @@ def prepare_split(
     UserError
         For a bad recording or transcript, and for counts that differ from the published or expected ones.
     """
-    folder, name = Path(folder), corpus["name"]
-    factors = corpus["speed_factors"] if split == "train" else (1.0,)
-    if len(set(factors)) != len(factors) or not factors:
-        raise UserError(f"speed_factors {list(factors)}: give each factor once, [0.9, 1.0, 1.1] for instance")
+    folder, name, faults = Path(folder), corpus["name"], Faults()
     (folder / SUMMARY).unlink(missing_ok=True)
-    reading = read_split(corpus, split)
-    audio = _inspect(f"{name} {split}", reading.recordings, threads)
-    originals = [Utterance(r.id, r.speaker, r.path, audio[r.path].samples, 1.0, r.text) for r in reading.recordings]
-    utterances, dropped = (
-        [u.at_speed(factor) for factor in factors for u in originals],
-        {"too_long": [], "too_short": []},
-    )
-    if split in ("train", "dev"):
-        utterances, dropped = _drop(corpus, split, utterances)
-    else:
-        _refuse_without_frame(utterances)
-    write_manifest(folder / "manifest" / f"{split}.tsv", utterances, root=folder.absolute().parent)
-    write_sources(folder, [*reading.listings, *(found.source for found in audio.values())])
+    audio_folder = folder / AUDIO
+    shutil.rmtree(audio_folder, ignore_errors=True)
+    if keeps_audio(corpus):
+        audio_folder.mkdir(parents=True)
+    found = examine_split(corpus, split, faults, folder=audio_folder, threads=threads)
+    faults.print_warnings()
+    write_manifest(folder / "manifest" / f"{split}.tsv", found.utterances, root=folder.absolute().parent)
+    sources = [audio.source for audio in found.audio.values() if audio.source]
+    write_sources(folder, [*found.reading.listings, *sources])
     content = {
         "corpus": name,
         "kind": corpus["kind"],
         "split": split,
-        **summary(utterances, {path: found.hash for path, found in audio.items()}),
-        "dropped": dropped,
-        "original_seconds": sum(u.samples for u in originals) / SAMPLE_RATE,
-        "sources": reading.counts,
+        **summary(found.utterances, {audio.path: audio.hash for audio in found.audio.values()}),
+        "dropped": found.dropped,
+        "original_seconds": sum(u.samples for u in found.originals) / SAMPLE_RATE,
+        "sources": found.reading.counts,
+        **_changes(corpus, found.audio),
     }
     files.write_json(folder / SUMMARY, content)
     _report(name, split, content)
 
 
+def examine_split(
+    corpus: Mapping[str, Any],
+    split: str,
+    faults: Faults,
+    *,
+    folder: Path | None = None,
+    threads: int | None = None,
+) -> Examined:
+    """Read, decode and check one split; what has to be cut or converted is written to `folder`, if there is one."""
+    from geomix.speech.corpora.inspection import (
+        Handling,
+        inspect,
+    )  # decoding needs numpy, what only reads summaries does not
+
+    factors = corpus["speed_factors"] if split == "train" else (1.0,)
+    if len(set(factors)) != len(factors) or not factors:
+        raise UserError(f"speed_factors {list(factors)}: give each factor once, [0.9, 1.0, 1.1] for instance")
+    reading = read_split(corpus, split, faults)
+    handling = Handling(bool(corpus.get("resample")), folder)
+    audio = inspect(f"{corpus['name']} {split}", reading.recordings, handling, faults, threads)
+    originals = [
+        Utterance(r.id, r.speaker, audio[r.id].path, audio[r.id].samples, 1.0, r.text)
+        for r in reading.recordings
+        if r.id in audio
+    ]
+    utterances = [u.at_speed(factor) for factor in factors for u in originals]
+    dropped: dict[str, list[str]] = {"too_long": [], "too_short": []}
+    if split in ("train", "dev"):
+        utterances, dropped = _drop(corpus, split, utterances, faults)
+    else:
+        _refuse_without_frame(utterances, faults)
+    return Examined(reading, originals, utterances, dropped, audio)
+
+
+def _changes(corpus: Mapping[str, Any], audio: Mapping[str, Audio]) -> dict[str, Any]:
+    """What a summary says of recordings that were converted and of transcripts that were normalised; nothing where none was."""
+    from geomix.speech.audio import resampler
+
+    changes: dict[str, Any] = {}
+    if forms := Counter(found.form for found in audio.values() if found.form):
+        changes["resampled"] = {"with": resampler(), "utterances": dict(sorted(forms.items()))}
+    if corpus.get("normaliser", "none") != "none":
+        changes["normaliser"] = corpus["normaliser"]
+    return changes
+
+
 def _drop(
-    corpus: Mapping[str, Any], split: str, utterances: Sequence[Utterance]
+    corpus: Mapping[str, Any], split: str, utterances: Sequence[Utterance], faults: Faults
 ) -> tuple[list[Utterance], dict[str, list[str]]]:
     """What is within the bounds, and the ids of what is not."""
     most, least = corpus["max_seconds"], corpus["min_seconds"]
@@ -121,20 +175,22 @@ def _drop(
             print(f"{split}: {len(ids)} utterances {word} than {limit:g} s dropped: {' '.join(ids)}", file=sys.stderr)
     gone = {*long, *short}
     kept = [u for u in utterances if u.id not in gone]
-    if not kept:
-        raise UserError(
+    if not kept and not faults.found:
+        faults.add(
+            "empty split",
             f"corpus {corpus['name']}: no utterance is left in {split}: look at hold_out_speakers, min_seconds and "
-            "max_seconds in the config"
+            "max_seconds in the config",
         )
     return kept, {"too_long": long, "too_short": short}
 
 
-def _refuse_without_frame(utterances: Iterable[Utterance]) -> None:
+def _refuse_without_frame(utterances: Iterable[Utterance], faults: Faults) -> None:
     for u in utterances:
         if u.samples <= SAMPLES_WITHOUT_FRAME:
-            raise UserError(
+            faults.add(
+                "too short for a frame",
                 f"{u.path}: utterance {u.id} has {u.samples} samples, too few for one feature frame: give at least "
-                f"{SAMPLES_WITHOUT_FRAME + 1}, or take it out of the test set"
+                f"{SAMPLES_WITHOUT_FRAME + 1}, or take it out of the test set",
             )
 
 
@@ -146,26 +202,3 @@ def _report(name: str, split: str, content: Mapping[str, Any]) -> None:
         f"{content['seconds'] / original:.2f} x the {original:.0f} s of the corpus",
         file=sys.stderr,
     )
-
-
-def _inspect(what: str, recordings: Iterable[Recording], threads: int | None) -> dict[str, Audio]:
-    """Every recording's audio by path. Decoding releases the interpreter lock: threads do."""
-    from geomix.speech.audio import inspect_audio
-
-    def inspect(path: str) -> Audio:
-        source = Source.of(path) if os.path.exists(path) else Source(path, 0, 0)  # its absence is told below
-        return Audio(*inspect_audio(path), source)
-
-    paths = sorted({r.path for r in recordings})
-    progress = Progress(f"checking {what}", len(paths))
-    found = {}
-    with ThreadPoolExecutor(threads or processors()) as pool:
-        try:
-            for path, audio in zip(paths, pool.map(inspect, paths), strict=True):
-                found[path] = audio
-                progress.add(1, audio.samples / SAMPLE_RATE)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)  # a bad file is told at once, not after the last one
-            raise
-    progress.close()
-    return found

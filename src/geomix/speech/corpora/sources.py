@@ -14,6 +14,8 @@ from geomix.errors import UserError
 from geomix.speech.manifest import read_lines
 
 FILE = "sources.tsv"
+AUDIO = "audio"
+"""Folder, beside a split's manifest, of the recordings that were cut, converted or written by a command."""
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from geomix.errors import UserError
+from geomix.speech import normalisers
+from geomix.speech.corpora.faults import Faults
 from geomix.speech.corpora.sources import Source
 from geomix.speech.manifest import Recording, original_id, unfit_name, unfit_text
 
@@ -64,7 +66,7 @@ def _called(split: str) -> str:
     return split if split in ("train", "dev") else f"test set {split}"
 
 
-def read_split(corpus: Mapping[str, Any], split: str) -> Reading:
+def read_split(corpus: Mapping[str, Any], split: str, faults: Faults) -> Reading:
     """Read what one split needs, with counts, ids, speakers and transcripts checked.
 
     Train is its corpus splits without the speakers whom dev or a test set holds out; these are read from there too.
@@ -73,84 +75,108 @@ def read_split(corpus: Mapping[str, Any], split: str) -> Reading:
     if split not in chosen:
         raise UserError(f"corpus {name}: has no split {split}: give one of {', '.join(chosen)}")
     wanted = held_out(chosen[split])
-    reading = _read_sources(corpus, chosen["train"] if isinstance(chosen[split], Mapping) else chosen[split])
+    reading = _read_sources(corpus, chosen["train"] if isinstance(chosen[split], Mapping) else chosen[split], faults)
     recordings = reading.recordings
     if split == "train":
-        _check_speakers(name, recordings, chosen)
+        _check_speakers(name, recordings, chosen, faults)
         out = {speaker for choice in chosen.values() for speaker in held_out(choice)}
         recordings = [r for r in recordings if r.speaker not in out]
     elif wanted:
-        _check_speakers(name, recordings, {split: chosen[split]})
-        recordings = [r for r in recordings if r.speaker in wanted]
+        _check_speakers(name, recordings, {split: chosen[split]}, faults)
+        recordings = [r for r in recordings if r.speaker in set(wanted)]
     seen: dict[str, Recording] = {}
     for r in recordings:
         if r.id in seen:
-            raise UserError(f"{r.path}: id {r.id} is also that of {seen[r.id].path}: make each id unique")
-        seen[r.id] = r
-    return Reading(recordings, reading.counts, reading.listings)
+            faults.add("id twice", f"{r.path}: id {r.id} is also that of {seen[r.id].path}: make each id unique")
+        seen.setdefault(r.id, r)
+    return Reading(list(seen.values()), reading.counts, reading.listings)
 
 
-def _read_sources(corpus: Mapping[str, Any], names: Iterable[str]) -> Reading:
+def _read_sources(corpus: Mapping[str, Any], names: Iterable[str], faults: Faults) -> Reading:
     """The union of some splits of the corpus."""
     name, reader = corpus["name"], reader_of(corpus)
+    normalise = normalisers.named(corpus.get("normaliser") or "none")
     read = Reading([], {}, [])
     for source in names:
         listings = [Source.of(path) for path in reader.listings(corpus, source) if Path(path).is_file()]
-        recordings = reader.read_split(corpus, source)
-        if not recordings:
-            raise UserError(f"corpus {name}: split {source} has no utterance: check the path in the config")
-        for recording in recordings:
-            _check_recording(recording)
+        faults_before = len(faults.found)
+        found = reader.read_split(corpus, source, faults)
+        if not found and len(faults.found) == faults_before:
+            faults.add("empty split", f"corpus {name}: split {source} has no utterance: check the path in the config")
+        recordings = [r for each in found if (r := _checked(each, corpus, normalise, faults))]
         read.counts[source] = {
             "utterances": len(recordings),
             "speakers": len({r.speaker for r in recordings}),
             "words": sum(len(r.text.split()) for r in recordings),
             "characters": sum(len(r.text) for r in recordings),
         }
-        check_counts(corpus, source, read.counts[source])
+        check_counts(corpus, source, read.counts[source], faults)
         read.recordings.extend(recordings)
         read.listings.extend(listings)
     return read
 
 
-def _check_speakers(name: str, train: Sequence[Recording], chosen: Mapping[str, Any]) -> None:
+def _check_speakers(name: str, train: Sequence[Recording], chosen: Mapping[str, Any], faults: Faults) -> None:
     speakers = {r.speaker for r in train}
     for split, choice in chosen.items():
         for speaker in held_out(choice):
             if speaker not in speakers:
-                raise UserError(
-                    f"corpus {name}: {_called(split)} holds out {speaker}, a speaker whom train lacks: correct it"
+                faults.add(
+                    "speaker who is not there",
+                    f"corpus {name}: {_called(split)} holds out {speaker}, a speaker whom train lacks: correct it",
                 )
 
 
-def check_counts(corpus: Mapping[str, Any], source: str, found: Mapping[str, int]) -> None:
+def check_counts(corpus: Mapping[str, Any], source: str, found: Mapping[str, int], faults: Faults) -> None:
     """Compare the counts of a corpus split with the configuration's `expected` ones, or with the published ones."""
     reader = reader_of(corpus)
     published = reader.published(corpus["name"]) if hasattr(reader, "published") else {}
     expected = {**published, **(corpus.get("expected") or {})}.get(source) or {}
     for what, count in expected.items():
         if count is not None and found[what] != count:
-            raise UserError(
+            faults.add(
+                "counts that differ",
                 f"corpus {corpus['name']}: {source} has {found[what]} {what} instead of {count}: complete the copy, or "
-                f"state the count of a cut as expected: {{{source}: {{{what}: {found[what]}}}}} in the config"
+                f"state the count of a cut as expected: {{{source}: {{{what}: {found[what]}}}}} in the config",
             )
 
 
-def _check_recording(recording: Recording) -> None:
-    """What every later file format can carry: id, speaker, path and transcript."""
+def _checked(
+    recording: Recording, corpus: Mapping[str, Any], normalise: Callable[[str], str], faults: Faults
+) -> Recording | None:
+    """The recording with its text normalised, when every later file format can carry id, speaker, path and transcript."""
     listing, i = recording.listing, recording.id
     if unfit := unfit_name(i):
-        raise UserError(f"{listing}: the id {i!r} {unfit}: rename it")
-    if original_id(i) != i:
-        raise UserError(f"{listing}: id {i} looks like a speed copy's: rename it")
-    if unfit := unfit_name(recording.speaker):
-        raise UserError(f"{listing}: the speaker {recording.speaker!r} of {i} {unfit}: rename the speaker")
-    if any(c in recording.path for c in "\t\n\r") or any("\ud800" <= c <= "\udfff" for c in recording.path):
-        raise UserError(
-            f"{listing}: the path {recording.path!r} of {i} has a tab, a line end or no UTF-8: rename the file"
+        faults.add("unfit id or speaker", f"{listing}: the id {i!r} {unfit}: rename it")
+    elif original_id(i) != i:
+        faults.add("unfit id or speaker", f"{listing}: id {i} looks like a speed copy's: rename it")
+    elif unfit := unfit_name(recording.speaker):
+        faults.add(
+            "unfit id or speaker",
+            f"{listing}: the speaker {recording.speaker!r} of {i} {unfit}: rename the speaker",
         )
-    if unfit := unfit_text(recording.text):
-        raise UserError(
+    elif any(c in recording.path for c in "\t\n\r") or any("\ud800" <= c <= "\udfff" for c in recording.path):
+        faults.add(
+            "unfit path",
+            f"{listing}: the path {recording.path!r} of {i} has a tab, a line end or no UTF-8: rename the file",
+        )
+    elif not recording.text:
+        faults.add(
+            "empty transcript",
+            f"{listing}: the transcript of {i} is empty: write it, or remove its line and the recording",
+        )
+    elif unfit := unfit_text(recording.text):
+        faults.add(
+            "symbol that no tokenizer gives back",
             f"{listing}: the transcript of {i} holds {unfit}, which no tokenizer can give back: write what is said "
-            "instead, or take the utterance out"
+            "instead, or take the utterance out",
         )
+    elif not (text := " ".join(normalise(recording.text).split())):
+        faults.add(
+            "empty transcript",
+            f"{listing}: the normaliser {corpus['normaliser']} leaves nothing of the transcript {recording.text!r} of {i}: "
+            "write what is said, or take the utterance out",
+        )
+    else:
+        return replace(recording, text=text)
+    return None

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from geomix.algebra import Algebra
 from geomix.algebra.operations import contract_two_sided
-from geomix.algebra.tables import SignedTriplets
+from geomix.algebra.structure_constants import SignedTriplets
 from geomix.errors import UserError
 from geomix.models.transformer_lm import TransformerLM
 from geomix.studies.algebra.arms import TOLERANCE

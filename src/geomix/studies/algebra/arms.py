@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from geomix.algebra import Algebra, SignedTriplets
 from geomix.errors import UserError
 from geomix.kernels.product import cpu, product
-from geomix.kernels.product.program import backward_program, forward_program
+from geomix.kernels.product.sums_of_products import backward_sums, forward_sums
 from geomix.studies.algebra.tables import Table, dual_pairs, tables_of
 from geomix.studies.algebra.tasks import Task
 from geomix.training.seeding import generator
@@ -40,7 +40,7 @@ class _StackedProduct(torch.autograd.Function):
         out = torch.empty_like(a)
         for t, table in enumerate(tables):
             left, right, to = (x[t].view(a.shape[1], -1) for x in (a, b, out))
-            cpu.run((forward_program, table), (left, right), (to,))
+            cpu.run((forward_sums, table), (left, right), (to,))
         return out
 
     @staticmethod
@@ -49,7 +49,7 @@ class _StackedProduct(torch.autograd.Function):
         grad, da, db = grad.contiguous(), torch.empty_like(a), torch.empty_like(b)
         for t, table in enumerate(ctx.tables):
             rows = [x[t].view(a.shape[1], -1) for x in (a, b, grad, da, db)]
-            cpu.run((backward_program, table), tuple(rows[:3]), tuple(rows[3:]))
+            cpu.run((backward_sums, table), tuple(rows[:3]), tuple(rows[3:]))
         return None, da, db
 
 

@@ -1,15 +1,9 @@
-"""Work over many recordings: how many threads, and one progress line on standard error."""
+"""One progress line on standard error for work over many recordings."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-
-
-def processors() -> int:
-    """Number of processors this process may use (a Slurm job's share, not the machine's)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Progress:

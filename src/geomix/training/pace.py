@@ -1,0 +1,43 @@
+"""How fast this machine trains: what plans and first configurations reckon with before anything was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# shares of the matrix-product rate that a training of a Conformer reaches: on a GPU, toolkits on an A100 (2,641 to 5,282
+# audio-seconds per second); on a CPU, the smallest and the full model here (results/published/bench)
+GPU_UTILISATION = (0.053, 0.105)
+CPU_UTILISATION = (0.2, 0.7)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A device: its name, its matrix-product rate in FLOP/s for one training, and the share of it that a training reaches (low, high)."""
+
+    name: str
+    flops: float
+    utilisation: tuple[float, float]
+    gpu: bool
+
+    def hours(self, work: float) -> tuple[float, float]:
+        """(shortest, longest) time of `work` FLOPs in hours."""
+        low, high = self.utilisation
+        return work / (high * self.flops) / 3600, work / (low * self.flops) / 3600
+
+
+def this_machine(threads: int = 1) -> Machine:
+    """The device that `training.device: auto` takes here; a CPU's rate is measured, with so many threads."""
+    import torch
+
+    from geomix.training import devices
+
+    device = devices.choose_device("auto")
+    if device.type == "cuda":
+        return Machine(devices.device_name(device), devices.device_flops(device)["value"], GPU_UTILISATION, True)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        flops = devices.device_flops(device)["value"]
+    finally:
+        torch.set_num_threads(before)
+    return Machine(devices.device_name(device), flops, CPU_UTILISATION, False)
