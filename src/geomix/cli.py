@@ -19,6 +19,7 @@ COMMANDS = {
     "score": "WER and CER of a Kaldi text file of hypotheses against a reference",
     "compare": "difference in WER between two hypothesis files, with its interval over speakers",
     "tables": "rebuild the tables and figures of a results folder from its scores and records",
+    "page": "make the results page of a run: see, hear and compare what each arm does, in a browser",
     "publish": "check a finished run and copy it, less its weights, to results/published",
     "claims": "what has been claimed and how it is known: measured, derived or not run",
     "transcribe": "decode audio files with a trained model",

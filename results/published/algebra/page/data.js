@@ -1,0 +1,1 @@
+window.geomix={"kind":"algebra","trainings":[]};
