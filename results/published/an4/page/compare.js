@@ -2,7 +2,7 @@
 // Two arms, seeds or tracks side by side: by set, utterance, length, speaker and word; what is confused with what.
 (() => {
   const page = window.page, { data, utterances, choices, state, make, text, interval, rate } = page;
-  if (!document.getElementById("compare")) return;
+  if (!document.getElementById("panel-compare")) return;
   const at = (id) => document.getElementById(id);
 
   for (const place of document.querySelectorAll(".chooser")) {
@@ -17,7 +17,7 @@
   }
 
   // a table with a head; cells are texts or elements
-  const table = (heads, rows) => make("div", { class: "scroll", tabindex: "0" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads.map((h) => make("th", {}, h)))), make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((c) => make("td", {}, c)))))));
+  const table = (heads, rows) => make("div", { class: "scroll", tabindex: "0" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads.map((h) => make("th", {}, h)))), make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((c) => make("td", { class: String(c).length < 32 ? "short" : null }, c)))))));
   const coloured = (value, digits = 2) => make("span", { class: value > 0 ? "positive" : value < 0 ? "negative" : null }, text(value, digits, true));
   const go = (filters) => page.filter({ speaker: "", set: "", word: "", relation: "", search: "", ...filters });
 
@@ -72,7 +72,7 @@
   };
 
   const tables = {};
-  const numeric = (title, field, digits = 1, more = {}) => ({ title, field, hozAlign: "right", headerHozAlign: "right", sorter: "number", width: 92, formatter: (cell) => text(cell.getValue(), digits), ...more });
+  const numeric = (title, field, digits = 1, more = {}) => ({ title, field, hozAlign: "right", headerHozAlign: "right", sorter: "number", width: 94, formatter: (cell) => text(cell.getValue(), digits), ...more });
   const signed = (title, field, digits = 1, more = {}) => numeric(title, field, digits, { formatter: (cell) => coloured(cell.getValue(), digits), ...more });
   // a table of Tabulator below a heading; made once, then given new rows
   const grid = (id, heading, remark, columns, rows, sort, pick) => {
@@ -148,7 +148,7 @@
       rows.push({ word, count, a: total(wa), b: total(wb), ra: rate(total(wa), count), rb: rate(total(wb), count), more: total(wa) - total(wb), d: d.value, low: d.low, high: d.high });
     }
     grid("by-word", "By word", "Substitutions and deletions of each word of the references: counts (means over seeds) and rates in %, the difference with its 95 % t-interval over speakers. Press a word to see where it was said.", [
-      { title: "word", field: "word", formatter: link, headerFilter: "input", headerFilterPlaceholder: "find", minWidth: 120 }, numeric("said", "count", 0), numeric("errors A", "a"), numeric("errors B", "b"),
+      { title: "word", field: "word", formatter: link, headerFilter: "input", headerFilterPlaceholder: "find", minWidth: 120 }, numeric("said", "count", 0), numeric("errors A", "a", 1, { width: 108 }), numeric("errors B", "b", 1, { width: 108 }),
       { title: "A - B", field: "more", width: 84, hozAlign: "right", headerHozAlign: "right", formatter: (cell) => coloured(cell.getValue(), 1), sorter: (x, y) => Math.abs(x) - Math.abs(y) },
       numeric("rate A", "ra"), numeric("rate B", "rb"), signed("points", "d"), { title: "95 % interval", field: "low", width: 150, headerSort: false, formatter: (cell) => interval(cell.getData(), 1) },
     ], rows, [{ column: "more", dir: "desc" }], (row) => go({ word: row.word }));
@@ -168,7 +168,7 @@
 
   const draw = () => { bySet(); scatter(); byLength(); bySpeaker(); byWord(); confusions(); };
   let stale = true;
-  const shown = () => !at("compare").hidden;
+  const shown = () => !at("panel-compare").hidden;
   page.changed.push(() => { stale = true; if (shown()) page.opened.compare(); });
   page.opened = page.opened || {};
   page.opened.compare = () => { if (stale) { stale = false; draw(); } };

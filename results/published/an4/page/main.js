@@ -2,8 +2,9 @@
 // The tabs: the address says which is open (#utterances, #utterances/ID); arrow keys go from one to the next.
 (() => {
   const page = window.page, tabs = [...document.querySelectorAll("[role=tab]")];
+  const nameOf = (tab) => tab.id.slice("tab-".length);
   page.show = (name, rest) => {
-    const known = tabs.find((tab) => tab.getAttribute("aria-controls") === name) || tabs[0], open = known.getAttribute("aria-controls");
+    const known = tabs.find((tab) => nameOf(tab) === name) || tabs[0], open = nameOf(known);
     for (const tab of tabs) {
       const chosen = tab === known;
       tab.setAttribute("aria-selected", String(chosen));
@@ -15,13 +16,13 @@
   };
   const follow = () => { const [name, rest] = location.hash.slice(1).split("/"); page.show(name, rest && decodeURIComponent(rest)); };
   tabs.forEach((tab, i) => {
-    tab.addEventListener("click", () => page.show(tab.getAttribute("aria-controls")));
+    tab.addEventListener("click", () => page.show(nameOf(tab)));
     tab.addEventListener("keydown", (event) => {
       const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!by) return;
       const next = tabs[(i + by + tabs.length) % tabs.length];
       next.focus();
-      page.show(next.getAttribute("aria-controls"));
+      page.show(nameOf(next));
     });
   });
   window.addEventListener("hashchange", follow);

@@ -15,6 +15,7 @@
   };
   const sortable = (table) => {
     const heads = [...table.querySelectorAll("thead th")], body = table.tBodies[0];
+    for (const cell of table.querySelectorAll("td")) if (cell.textContent.length < 32) cell.classList.add("short");
     if (!body || body.rows.length < 3) return;
     heads.forEach((head, i) => {
       const button = make("button", { type: "button", onclick: () => {
@@ -51,7 +52,7 @@
     const found = Object.keys(titles).filter((name) => data.trainings.some((t) => t.curves[name]));
     if (!found.length) return;
     const all = found.map((name) => plots.lines({
-      caption: titles[name], x: name === "loss" ? "update" : "epoch", y: "", log: true,
+      caption: titles[name], x: name === "loss" ? "update" : "epoch", y: "", log: true, whole: true,
       series: data.trainings.filter((t) => t.curves[name]).map((t) => ({ group: `${t.track}/${t.arm}`, name: `${named(t.track, t.arm)}, seed ${t.seed}`, number: arms.indexOf(t.arm), colour: colour(t.arm), dash: dash(t.track), points: t.curves[name] })),
     }));
     const entries = [...new Map(data.trainings.map((t) => [`${t.track}/${t.arm}`, { group: `${t.track}/${t.arm}`, name: named(t.track, t.arm), number: arms.indexOf(t.arm), colour: colour(t.arm), dash: dash(t.track) }])).values()];
@@ -70,7 +71,7 @@
   };
 
   const mixers = () => {
-    const place = at("mixers");
+    const place = at("panel-mixers");
     if (!place) return;
     const found = data.trainings.filter((t) => t.blocks.end || t.blocks.start);
     place.append(heading("Pairs, block by block"), note("What the pair mixers saw before training (dashed) and after: the sine of the angle between partners (line: median, shade: 25 to 75 %) and the gate (1 keeps the token, 0 takes the mixture)."));
@@ -84,9 +85,13 @@
       }))).filter((s) => s.points.length);
       const panels = [["sine between partners", (b) => b.sine[2], true], ["mean gate", (b) => b.gate, false], ["share of partners with a sine below 0.05", (b) => b.narrow, false]];
       const shown = panels.map(([name, pick, band]) => [name, series(pick, band)]).filter(([, s]) => s.length);
-      place.append(make("h3", {}, named(track, arm)), make("div", { class: "plots" }, ...shown.map(([name, s]) => plots.lines({ caption: name[0].toUpperCase() + name.slice(1), x: "block", y: "", series: s, low: 0, high: name.startsWith("share") ? null : 1, height: 230 }))));
+      place.append(make("h3", {}, named(track, arm)), make("div", { class: "plots" }, ...shown.map(([name, s]) => plots.lines({ caption: name[0].toUpperCase() + name.slice(1), x: "block", y: "", whole: true, series: s, low: 0, high: name.startsWith("share") ? null : 1, height: 230 }))));
     }
   };
 
-  verdicts(); rates(); curves(); provenance(); mixers();
+  const contents = () => {
+    const heads = document.querySelectorAll("#panel-overview h2");
+    at("contents").append(...[...heads].map((head) => make("button", { type: "button", class: "link", onclick: () => head.scrollIntoView({ behavior: "smooth" }) }, head.textContent)));
+  };
+  verdicts(); rates(); curves(); provenance(); mixers(); contents();
 })();

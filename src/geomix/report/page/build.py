@@ -36,11 +36,12 @@ PHASES = ("representation", "components", "architectures", "speech", "interpreta
 
 @dataclass(frozen=True)
 class Tab:
-    """A part of the page: its name in the address, its title, and what it holds from the start (HTML)."""
+    """A part of the page: its name in the address, its title, and what it holds from the start (HTML; `lead` before all else)."""
 
     name: str
     title: str
     html: str = ""
+    lead: str = ""
 
 
 @dataclass
@@ -96,14 +97,16 @@ def build_page(
 def _study_page(study: Study, place: Path, out: Path, partial: bool) -> Page:
     document = read_document(place / "tables.md", without=("Figures",))
     data = study_data(study, place, partial=partial)
-    tabs = [Tab("overview", "Overview", document.html)]
+    lead, heading, rest = document.html.partition("<h2>")  # the gate and the hypothesis come before the first table
+    tabs = [Tab("overview", "Overview", heading + rest, lead)]
     if study.metric == WER:
         data |= utterance_data(study, out, partial=partial)
         if data["trainings_scored"]:
             tabs += [Tab("compare", "Arms side by side"), Tab("utterances", "Utterances")]
     if any(training["blocks"] for training in data["trainings"]):
         tabs.append(Tab("mixers", "Mixers"))
-    return Page(document.title, tabs, data)
+    run, _, corpus = document.title.partition(": ")
+    return Page(run if run == corpus else document.title, tabs, data)
 
 
 def _phases(folder: Path) -> list[str]:

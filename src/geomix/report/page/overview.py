@@ -16,7 +16,13 @@ from geomix.training.results import WER, PairBlock, Study, Trained
 
 CURVES = ("train_loss", "dev_loss", "dev_cer", "dev_wer", "dev_perplexity")
 STEPS = 200  # points of a curve by updates, at most
-LEFT_OUT = ("unknown_words", "dropped", "best_epochs", "perplexity", "mixer")  # of a record: told elsewhere on the page
+# of a record: what is told elsewhere on the page, costs above all
+LEFT_OUT = {
+    "unknown_words", "dropped", "best_epochs", "perplexity", "padding", "attempts", "wall_seconds", "mfu", "data_wait",
+    "peak_memory_bytes", "device_flops", "flops_per_audio_second", "audio_seconds_per_second", "flops_per_token",
+    "tokens_per_second",
+}  # fmt: skip
+EACH_ITS_OWN = ("finished", "settings_hash")  # differ between trainings whatever the arms are
 
 
 def study_data(study: Study, place: Path, *, partial: bool) -> dict[str, Any]:
@@ -156,7 +162,7 @@ def _provenance(study: Study, trainings: list[Trained]) -> dict[str, Any]:
         for column in columns:
             of = [v.get(key, "-") for v, t in zip(found, trainings, strict=True) if (t.track, t.arm) == column]
             cells.append(", ".join(dict.fromkeys(of)))
-        rows.append({"key": key, "cells": cells, "differs": len(set(cells)) > 1})
+        rows.append({"key": key, "cells": cells, "differs": len(set(cells)) > 1 and key not in EACH_ITS_OWN})
     return {"columns": [" / ".join(filter(None, column)) for column in columns], "rows": rows}
 
 

@@ -18,10 +18,10 @@ window.page.plots = (() => {
   };
   const hide = () => { tip.hidden = true; };
 
-  const linear = (low, high, from, to) => {
+  const linear = (low, high, from, to, whole = false) => {
     const scale = (v) => from + ((v - low) / (high - low || 1)) * (to - from);
     const step = 10 ** Math.floor(Math.log10((high - low || 1) / 4)), wide = (high - low) / step;
-    const by = step * (wide > 20 ? 5 : wide > 8 ? 2 : 1);
+    const by = Math.max(whole ? 1 : 0, step * (wide > 20 ? 5 : wide > 8 ? 2 : 1));
     scale.ticks = [];
     for (let t = Math.ceil(low / by) * by; t <= high + by / 1e6; t += by) scale.ticks.push(Number(t.toPrecision(12)));
     return scale;
@@ -30,6 +30,7 @@ window.page.plots = (() => {
     const scale = (v) => from + (Math.log(v / low) / Math.log(high / low || 2)) * (to - from);
     scale.ticks = [];
     for (let power = 10 ** Math.floor(Math.log10(low)); power <= high; power *= 10) for (const m of [1, 2, 5]) if (power * m >= low && power * m <= high) scale.ticks.push(Number((power * m).toPrecision(6)));
+    if (scale.ticks.length < 3) scale.ticks = linear(low, high, from, to).ticks.filter((t) => t > 0);
     return scale;
   };
   const marker = (number, x, y, colour, r = 4) => {
@@ -64,7 +65,7 @@ window.page.plots = (() => {
   };
 
   // series: [{name, number, colour, dash, points: [[x, y]], band: [[x, low, high]]}]
-  const lines = ({ caption, x: xLabel, y: yLabel, series, log = false, low = null, high = null, height = 270 }) => {
+  const lines = ({ caption, x: xLabel, y: yLabel, series, log = false, whole = false, low = null, high = null, height = 270 }) => {
     const hidden = new Set();
     const element = figure(caption, height, (svg, width, tall) => {
       const seen = series.filter((s) => !hidden.has(s.group) && s.points.length);
@@ -73,7 +74,7 @@ window.page.plots = (() => {
       const xs = points.map((p) => p[0]), ys = points.map((p) => p[1]);
       const bottom = low ?? Math.min(...ys), top = high ?? Math.max(...ys), room = 0.04 * (top - bottom || Math.abs(top) || 1);
       const positive = log && bottom > 0;
-      const x = linear(Math.min(...xs), Math.max(...xs), box.left, box.right);
+      const x = linear(Math.min(...xs), Math.max(...xs), box.left, box.right, whole);
       const y = positive ? logarithmic(bottom / 1.03, top * 1.03, box.bottom, box.top) : linear(low ?? bottom - room, high ?? top + room, box.bottom, box.top);
       axes(svg, x, y, box, xLabel, yLabel);
       const near = [];
@@ -113,7 +114,7 @@ window.page.plots = (() => {
     const x = linear(Math.min(...values) - 0.08 * spread, Math.max(...values) + 0.08 * spread, box.left, box.right);
     for (const t of x.ticks) svg.append(draw("line", { class: "axis", x1: x(t), x2: x(t), y1: box.top, y2: box.bottom }), draw("text", { x: x(t), y: box.bottom + 17, "text-anchor": "middle" }, String(t)));
     svg.append(draw("text", { x: (box.left + box.right) / 2, y: box.bottom + 33, "text-anchor": "middle" }, xLabel));
-    if (target !== null && values.includes(target)) svg.append(draw("line", { class: "target", x1: x(target), x2: x(target), y1: box.top, y2: box.bottom }), draw("text", { x: x(target) + 4, y: box.top + 6, style: "fill:var(--bad)" }, `target ${target}`));
+    if (target !== null && values.includes(target)) svg.append(draw("line", { class: "target", x1: x(target), x2: x(target), y1: box.top, y2: box.bottom }), draw("text", { x: x(target) + 4, y: box.top + 6, style: "fill:var(--bad)" }, `gate's target ${target}`));
     entries.forEach((r, i) => {
       const y = box.top + 18 + 30 * i;
       const row = draw("g", { class: "point" }, draw("rect", { x: 0, y: y - 14, width, height: 28, fill: "transparent" }));

@@ -2,7 +2,7 @@
 // Every utterance: search, sort, filter; the hypotheses aligned to the reference; the recording.
 (() => {
   const page = window.page, { data, utterances, choices, groups, state, make, text, rate } = page;
-  if (!document.getElementById("utterances")) return;
+  if (!document.getElementById("panel-utterances")) return;
   const at = (id) => document.getElementById(id);
   page.opened = page.opened || {};
 
@@ -13,7 +13,7 @@
     return make("span", { class: `edit ${cell.kind}`, "data-kind": cell.kind, title: said }, cell.word);
   };
   // tables of an utterance's words, one below the other where they are wider than `room` characters
-  const aligned = (i, rows, room) => {
+  const aligned = (i, rows, room, head = "reference") => {
     const columns = page.align(i, rows.map((row) => row.key)), blocks = [[]];
     let width = 0;
     for (const column of columns) {
@@ -23,7 +23,7 @@
       width += wide;
     }
     return blocks.map((block) => make("table", { class: "words" }, make("tbody", {},
-      make("tr", { class: "reference" }, make("th", { scope: "row" }, "reference"), ...block.map((c) => make("td", {}, c.reference ?? ""))),
+      make("tr", { class: "reference" }, make("th", { scope: "row" }, head), ...block.map((c) => make("td", {}, c.reference ?? ""))),
       ...rows.map((row, r) => make("tr", {}, make("th", { scope: "row" }, row.label), ...block.map((c) => make("td", {}, word(c.cells[r], c.reference))))))));
   };
 
@@ -79,19 +79,19 @@
     const small = narrow.matches;
     const found = [{ title: "utterance", field: "id", width: small ? undefined : 150, minWidth: 110, tooltip: true }];
     if (!small) {
-      if (data.sets.length > 1) found.push({ title: "set", field: "set", width: 90 });
-      found.push({ title: "speaker", field: "speaker", width: 86 }, percent("s", "seconds", { width: 58 }), percent("words", "words", { width: 72, formatter: (cell) => String(cell.getValue()) }));
+      if (data.sets.length > 1) found.push({ title: "set", field: "set", width: 110 });
+      found.push({ title: "speaker", field: "speaker", width: 104 }, percent("s", "seconds", { width: 66 }), percent("words", "words", { width: 88, formatter: (cell) => String(cell.getValue()) }));
     }
     found.push(percent("A", "a"), percent("B", "b"), percent("A - B", "d", { formatter: (cell) => make("span", { class: cell.getValue() > 0 ? "positive" : cell.getValue() < 0 ? "negative" : "" }, text(cell.getValue(), 1, true)) }));
     if (wide.checked) groups.forEach((g, k) => found.push(percent(g.label.replace(/, \d+ seeds$/, ""), `arm${k}`, { width: 110 })));
-    if (!small && !wide.checked) found.push({ title: "reference, and the first seed of A and of B", field: "words", headerSort: false, minWidth: 240, formatter: (cell) => make("div", {}, ...aligned(cell.getData().i, [short(state.a, "A"), short(state.b, "B")], Infinity)) });
+    if (!small && !wide.checked) found.push({ title: "reference, and the first seed of A and of B", field: "words", headerSort: false, minWidth: 240, formatter: (cell) => make("div", {}, ...aligned(cell.getData().i, [short(state.a, "A"), short(state.b, "B")], Infinity, "ref")) });
     return found;
   };
   const columnsFor = () => { if (table) { table.setColumns(columns()); apply(); } };
   const open = () => {
     if (table) return ready;
     table = new Tabulator(at("table"), {
-      data: rowsOf(), columns: columns(), layout: "fitColumns", height: "100%", rowHeight: narrow.matches ? 34 : 66, selectableRows: 1, index: "i",
+      data: rowsOf(), columns: columns(), layout: "fitColumns", height: "max(260px, 44vh)", rowHeight: narrow.matches ? 34 : 66, selectableRows: 1, index: "i",
       columnDefaults: { headerSortTristate: false, resizable: false }, initialSort: [{ column: "d", dir: "desc" }], placeholder: "no utterance passes the filters",
     });
     table.on("rowSelected", (row) => detail(row.getData().i));
@@ -116,7 +116,7 @@
 
   // one utterance
   const address = (i) => {
-    const path = utterances.path[i], base = at("utterances").dataset.base ?? data.audio.base;
+    const path = utterances.path[i], base = at("panel-utterances").dataset.base ?? data.audio.base;
     if (!path || (path.startsWith("$") && !base)) return null;
     const whole = path.startsWith("$") ? base.replace(/\/?$/, "/") + path.slice(path.indexOf("/") + 1) : data.audio.base && data.audio.copied ? data.audio.base + path : path;
     return whole.split("/").map(encodeURIComponent).join("/");
@@ -132,23 +132,28 @@
     return place;
   };
   const ask = (i) => {
-    const box = make("input", { type: "text", value: at("utterances").dataset.base ?? data.audio.base, placeholder: "../../data/" });
+    const box = make("input", { type: "text", value: at("panel-utterances").dataset.base ?? data.audio.base, placeholder: "../../data/" });
     const form = make("form", {}, make("label", {}, `folder of ${utterances.path[i].split("/")[0]}, an address as seen from this page`, box));
-    form.addEventListener("submit", (event) => { event.preventDefault(); at("utterances").dataset.base = box.value; detail(i); });
+    form.addEventListener("submit", (event) => { event.preventDefault(); at("panel-utterances").dataset.base = box.value; detail(i); });
     return form;
   };
   const everyone = make("input", { type: "checkbox", onchange: () => chosen !== null && detail(chosen) });
   const detail = (i) => {
     chosen = i;
     const keys = everyone.checked ? data.trainings_scored : [...state.a.members, ...state.b.members.filter((key) => !state.a.members.includes(key))];
-    const rows = keys.map((key) => ({ key, label: choices.get(key).label }));
-    const side = 2 + Math.max(9, ...rows.map((row) => row.label.length)), room = Math.max(14, Math.floor((at("detail").parentElement.clientWidth - 20) / 8.1) - side);
+    const label = (key) => {
+      const c = choices.get(key), side = state.a.members.includes(key) ? "A" : state.b.members.includes(key) ? "B" : `${c.arm.slice(0, 8)} ${c.track.slice(0, 3)}`;
+      return narrow.matches ? `${side} ${c.seed}` : c.label;
+    };
+    const rows = keys.map((key) => ({ key, label: label(key) }));
+    const head = narrow.matches ? "ref" : "reference", side = 2 + Math.max(head.length, ...rows.map((row) => row.label.length)), room = Math.max(14, Math.floor((at("detail").parentElement.clientWidth - 20) / 8.1) - side);
     at("detail").replaceChildren(make("h3", {}, utterances.id[i]), make("p", { class: "facts" }, `speaker ${utterances.speaker[i]}, ${utterances.set[i]}, ${utterances.seconds[i]} s, ${utterances.words[i]} words; WER A ${text(rate(page.errors(state.a)[i], utterances.words[i]), 1)} %, B ${text(rate(page.errors(state.b)[i], utterances.words[i]), 1)} %`),
-      player(i), make("label", { class: "check" }, everyone, "all trainings"), make("div", { class: "scroll", tabindex: "0" }, ...aligned(i, rows, room)),
+      player(i), make("label", { class: "check" }, everyone, "all trainings"), make("div", { class: "scroll", tabindex: "0" }, ...aligned(i, rows, room, head)),
       make("p", { class: "key-of-marks" }, ...Object.entries(NAMES).flatMap(([kind, name]) => [make("span", { class: `edit ${kind}`, "data-kind": kind }, "WORD"), name])));
     history.replaceState(null, "", `#utterances/${encodeURIComponent(utterances.id[i])}`);
   };
   page.opened.utterances = (id) => open().then(() => {
+    if (!at("table").querySelector(".tabulator-row")) table.redraw(true); // it was made while the tab was being left
     const i = id ? utterances.id.indexOf(id) : -1;
     if (i >= 0 && i !== chosen) pick(i);
   });

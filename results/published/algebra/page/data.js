@@ -1,1 +1,0 @@
-window.geomix={"kind":"algebra","trainings":[]};
