@@ -12,7 +12,7 @@ from snakemake.exceptions import WorkflowError
 from geomix.errors import UserError
 from geomix.espnet_track.settings import check_study
 from geomix.interpreter import check_interpreter
-from geomix.settings import resolve
+from geomix.settings import read_layer, resolve
 
 
 configfile: "config.yaml"
@@ -24,6 +24,9 @@ os.environ.setdefault("GEOMIX_DATA", "../shared/data")
 # from here on `config` is complete: checked, with every default filled in
 try:
     check_interpreter()
+    for path in workflow.configfiles:
+        if str(path).endswith((".yaml", ".yml")):
+            read_layer(path)  # Snakemake's own reader keeps the second of two equal keys in silence
     _resolved = resolve(config)
     check_study(_resolved)
 except UserError as error:
@@ -35,8 +38,8 @@ config.update(_resolved)
 include: "rules/common.smk"
 include: "rules/corpus.smk"
 include: "rules/tokenizer.smk"
+include: "rules/language.smk"
 include: "rules/train.smk"
-include: "rules/gate.smk"
 include: "rules/average.smk"
 include: "rules/decode.smk"
 include: "rules/score.smk"
@@ -60,9 +63,7 @@ else:
             "exit 1"
 
 
-include: "rules/compare.smk"
-include: "rules/report.smk"
-include: "rules/language.smk"
+include: "rules/studies.smk"
 include: "rules/speed.smk"
 include: "rules/algebra.smk"
 
@@ -73,28 +74,20 @@ localrules:
     tables_partial,
     hypotheses,
     attention_only,
+    language,
     language_attention,
     prepare,
-
-
-# all that a study is asked for; a model is made only for what needs it
-STUDY_FILES = [
-    *rules.report.output,
-    *(path for files in REPORTED.values() for path in ([files] if isinstance(files, str) else files)),
-    *of_study(f"{ARM}/hyp/{{set}}/text"),
-    *of_study(f"{ARM}/score/{{set}}.tsv"),
-]
 
 
 rule speech:
     default_target: True
     input:
-        STUDY_FILES,
+        study_files(SPEECH),
 
 
 rule tables:
     input:
-        STUDY_FILES,
+        study_files(SPEECH),
 
 
 rule tables_partial:
@@ -105,14 +98,14 @@ rule tables_partial:
 # up to the hypotheses: `--until decode` stops at the gate, which it does not know how to pass
 rule hypotheses:
     input:
-        of_study(f"{ARM}/hyp/{{set}}/text"),
+        SPEECH.files("hyp/{set}/text"),
 
 
-if config["gate"]:
+if SPEECH.gate:
 
     rule attention_only:
         input:
-            rules.measure_parity.output,
+            f"{RUN}/parity.json",
 
 else:
 
@@ -124,11 +117,29 @@ else:
             "exit 1"
 
 
-if LM_GATE:
+LANGUAGE = STUDIES.get(f"{config['run']}/language")
+
+if LANGUAGE:
+
+    rule language:
+        input:
+            study_files(LANGUAGE),
+
+else:
+
+    rule language:
+        retries: 0
+        message:
+            "language trains arms of language models, and this configuration names none (language.arms): name some"
+        shell:
+            "exit 1"
+
+
+if LANGUAGE and LANGUAGE.gate:
 
     rule language_attention:
         input:
-            rules.measure_language_parity.output,
+            f"{LANGUAGE.folder}/parity.json",
 
 else:
 

@@ -15,7 +15,7 @@ ALG_LOGS = f"logs/{ALGEBRA['run']}"
 ALG_PHASE1 = ALGEBRA["representation"]
 
 
-ALG_TEXT_FILES = [f"{text_folder(stages.algebra_text(config))}/{name}" for name in TEXT_FILES]
+ALG_TEXT_FILES = text_files(stages.algebra_text(config))
 
 
 localrules:

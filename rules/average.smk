@@ -18,13 +18,13 @@ rule average:
         tokens=f"{ARM}/tokens.txt",
         averaging=f"{ARM}/averaging.json",
     log:
-        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/average.log",
+        f"{ARM_LOGS}/average.log",
     wildcard_constraints:
         track="own",
     priority: first_seed_first
     retries: 0
     params:
-        selection=stages.selection(config),
+        selection=lambda wildcards: stages.selection(STUDIES[wildcards.study].config),
     script:
         "../workflow_scripts/average.py"
 

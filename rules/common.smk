@@ -1,19 +1,25 @@
 # Names that all stages share. Folders: DATA holds what is prepared, once for all runs on a corpus, in a folder for each
 # split that is named by what the split is made with; RUN what one run finds; state/ the resumable states of all
-# trainings, by hash, which Snakemake never touches.
+# trainings, by hash, which Snakemake never touches. STUDIES are the studies of the configuration by their folder below results/,
+# which the wildcard `study` stands for in the files of a training.
 
-from geomix.settings import evaluation_sets, seeds_of, stages, training_settings, trainings_of
+from geomix.settings import evaluation_sets, seeds_of, stages, training_settings
+from geomix.settings.instances import studies_of
 
 CORPUS = {**config["corpus"], "path": os.path.expandvars(config["corpus"]["path"] or "") or None}
 DATA = f"data/{CORPUS['name']}"
 RUN = f"results/{config['run']}"
 LOGS = f"logs/{config['run']}"
-# one arm, track and seed
-ARM = f"{RUN}/{{track}}/{{arm}}/seed{{seed}}"
+# one training of a speech study: an arm, a track, a seed
+ARM = "results/{study}/{track}/{arm}/seed{seed}"
+ARM_LOGS = "logs/{study}/{track}/{arm}/seed{seed}"
+
+STUDIES = studies_of(config)
+# the study that the configuration itself is
+SPEECH = STUDIES[config["run"]]
 
 STUDY = config["study"]
 ARMS = config["arms"]
-TRAINING = config["training"]
 EVALUATION_SETS = evaluation_sets(config)
 SPLITS = stages.splits_of(config)
 KEYS = {split: stages.split_key(config, split) for split in SPLITS}
@@ -27,7 +33,13 @@ UNITS = f"{config['tokenizer']['kind']}-{config['tokenizer']['size'] or 'all'}"
 TOKENIZER = f"{FOLDERS['train']}/tokenizer/{UNITS}"
 
 
+def studies_of_kind(kind):
+    """Pattern of the names of the studies of a kind."""
+    return "|".join(re.escape(study.name) for study in STUDIES.values() if study.kind == kind) or "(?!)"
+
+
 wildcard_constraints:
+    study=studies_of_kind("speech"),
     track="own|espnet",
     arm="[A-Za-z0-9][A-Za-z0-9_.-]*",
     seed="[0-9]+",
@@ -44,14 +56,11 @@ def features_of(split, factor=1.0):
 
 def first_seed_first(wildcards):
     """Priority of a job: the first seed of all arms and tracks before the next ones."""
-    seeds = seeds_of(STUDY, wildcards.track)
+    track, arm, trainings = wildcards.get("track", ""), wildcards.arm, STUDIES[wildcards.study].trainings
+    seeds = [seed for *names, seed in trainings if names == [track, arm]]
     return -seeds.index(int(wildcards.seed)) if int(wildcards.seed) in seeds else 0
 
 
-def of_study(pattern):
-    """`pattern` filled in for each track, arm and seed of the study, and for each evaluation set where it has one."""
-    return [
-        pattern.format(track=track, arm=arm, seed=seed, set=name)
-        for track, arm, seed in trainings_of(STUDY)
-        for name in (EVALUATION_SETS if "{set}" in pattern else [""])
-    ]
+def training_threads(wildcards):
+    """CPU threads of a training, and of decoding with its model."""
+    return STUDIES[wildcards.study].config["training"]["threads"]

@@ -13,8 +13,8 @@ rule decode:
     output:
         f"{ARM}/hyp/{{set}}/text",
     log:
-        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/decode-{{set}}.log",
+        f"{ARM_LOGS}/decode-{{set}}.log",
     priority: first_seed_first
-    threads: TRAINING["threads"]
+    threads: training_threads
     script:
         "../workflow_scripts/decode.py"

@@ -15,6 +15,7 @@ ESPNET_ANCHORS = [arm for arm, definition in ARMS.items() if definition.get("arc
 localrules:
     espnet_data,
     average_espnet,
+    average_espnet_own_mixer,
     score_prefix_search,
     decode_anchor,
 
@@ -99,13 +100,13 @@ rule train_espnet:
         diagnostics=f"{ARM}/diagnostics.json",
         epochs=f"{ARM}/epochs.json",
     log:
-        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/train.log",
+        f"{ARM_LOGS}/train.log",
     wildcard_constraints:
         track="espnet",
     priority: first_seed_first
-    threads: TRAINING["threads"]
+    threads: training_threads
     params:
-        settings=lambda wildcards: stages.training(config, wildcards.arm, int(wildcards.seed), wildcards.track),
+        settings=training_param,
     script:
         "../workflow_scripts/espnet_train.py"
 
@@ -124,20 +125,39 @@ rule average_espnet:
         weights=f"{ARM}/espnet.pth",
         options=f"{ARM}/espnet.yaml",
     log:
-        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/average.log",
+        f"{ARM_LOGS}/average.log",
     wildcard_constraints:
         track="espnet",
     priority: first_seed_first
     retries: 0
     params:
-        selection=stages.selection(config),
+        selection=lambda wildcards: stages.selection(STUDIES[wildcards.study].config),
     script:
         "../workflow_scripts/espnet_average.py"
+
+
+use rule average_espnet as average_espnet_own_mixer with:
+    output:
+        model=f"{ARM}/model.safetensors",
+        config=f"{ARM}/model.yaml",
+        tokenizer=f"{ARM}/tokenizer.model",
+        tokens=f"{ARM}/tokens.txt",
+        averaging=f"{ARM}/averaging.json",
+        weights=f"{ARM}/espnet.pth",
+        options=f"{ARM}/espnet.yaml",
+        source=f"{ARM}/mixer_source.py",
+    wildcard_constraints:
+        track="espnet",
+        arm="|".join(map(re.escape, OWN_MIXERS)) or "(?!)",
+
+
+ruleorder: average_espnet_own_mixer > average_espnet
 
 
 # ESPnet's inference, at beam 1 a prefix search, and argmax-collapse of the same model in ESPnet's own code
 rule decode_espnet:
     input:
+        source=lambda wildcards: f"{ARM}/mixer_source.py" if wildcards.arm in OWN_MIXERS else [],
         data=lambda wildcards: espnet_files(wildcards.set),
         stats=ESPNET_STATS,
         weights=f"{ARM}/espnet.pth",
@@ -148,11 +168,11 @@ rule decode_espnet:
         prefix=f"{ARM}/prefix_search/hyp/{{set}}/text",
         argmax=f"{ARM}/espnet_argmax/{{set}}/text",
     log:
-        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/decode_espnet-{{set}}.log",
+        f"{ARM_LOGS}/decode_espnet-{{set}}.log",
     wildcard_constraints:
         track="espnet",
     priority: first_seed_first
-    threads: TRAINING["threads"]
+    threads: training_threads
     script:
         "../workflow_scripts/espnet_decode.py"
 
@@ -165,7 +185,7 @@ use rule score as score_prefix_search with:
         json=f"{ARM}/prefix_search/score/{{set}}.json",
         tsv=f"{ARM}/prefix_search/score/{{set}}.tsv",
     log:
-        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/score_prefix_search-{{set}}.log",
+        f"{ARM_LOGS}/score_prefix_search-{{set}}.log",
     wildcard_constraints:
         track="espnet",
 
@@ -177,7 +197,7 @@ rule decode_anchor:
     output:
         f"{ARM}/hyp/{{set}}/text",
     log:
-        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/decode_anchor-{{set}}.log",
+        f"{ARM_LOGS}/decode_anchor-{{set}}.log",
     wildcard_constraints:
         track="espnet",
         arm="|".join(re.escape(arm) for arm in ESPNET_ANCHORS) or "(?!)",
@@ -210,6 +230,5 @@ def agreement_files():
     """What the report shows of the two tracks side by side; nothing for a study without the track espnet."""
     if "espnet" not in STUDY["tracks"]:
         return []
-    second = f"{RUN}/espnet/{{arm}}/seed{{seed}}/prefix_search/score/{{set}}.json"
-    seeds = seeds_of(STUDY, "espnet")
-    return [rules.agreement.output[0], *expand(second, arm=STUDY["arms"], seed=seeds, set=EVALUATION_SETS)]
+    second = [path for path in SPEECH.files("prefix_search/score/{set}.json") if path.startswith(f"{RUN}/espnet/")]
+    return [f"{RUN}/agreement.json", *second]

@@ -13,7 +13,7 @@ rule score:
         json=f"{ARM}/score/{{set}}.json",
         tsv=f"{ARM}/score/{{set}}.tsv",
     log:
-        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/score-{{set}}.log",
+        f"{ARM_LOGS}/score-{{set}}.log",
     priority: first_seed_first
     retries: 0
     params:

@@ -1,4 +1,4 @@
-# The speed probe (e00): each piece in a process of its own, one at a time (a piece takes all cores), then the table.
+# The speed probe ([Tested2026], e00): each piece in a process of its own, one at a time (a piece takes all cores), then the table.
 
 from geomix.benchmarks.speed.pieces import PIECES
 
@@ -26,8 +26,8 @@ rule speed_report:
     input:
         expand("results/speed/pieces/{piece}.json", piece=PIECES),
     output:
-        csv="results/speed/e00.csv",
-        markdown="results/speed/e00.md",
+        csv="results/speed/speed.csv",
+        markdown="results/speed/speed.md",
         record="results/speed/record.json",
         plots=expand("results/speed/{name}.{form}", name=["block", "encoder"], form=["svg", "png"]),
     log:

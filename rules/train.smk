@@ -1,13 +1,9 @@
-# One training: an arm, a seed, a track. It resumes from state/<hash>/ after any interruption, and a finished one is restored
-# from there, whichever run asks.
+# One training of a study: an arm, a seed and, in speech, a track. It resumes from state/<hash>/ after any interruption, and a
+# finished one is restored from there, whichever run asks.
 
 
-localrules:
-    describe_study,
-
-
-def training_data(wildcards):
-    """All prepared files that a training reads."""
+def training_data(wildcards=None):
+    """All prepared files that a training of speech reads."""
     return dict(
         train_summary=f"{FOLDERS['train']}/split.json",
         dev_summary=f"{FOLDERS['dev']}/split.json",
@@ -25,24 +21,13 @@ def training_data(wildcards):
 # runs again, gated arms are triggered with it; those whose settings and data are unchanged are restored from their state.
 def gate_of(wildcards):
     """What a gated arm waits for."""
-    return f"{RUN}/parity.passed" if config["gate"] and ARMS[wildcards.arm]["gated"] else []
+    study = STUDIES[wildcards.study]
+    return f"{study.folder}/parity.passed" if study.gate and study.config["arms"][wildcards.arm]["gated"] else []
 
 
-# what the study is: its arms with their exact sizes (an unmatched arm is refused here), contrasts, gate, reference rows
-rule describe_study:
-    input:
-        tokens=f"{TOKENIZER}/tokens.txt",
-    output:
-        f"{RUN}/study.json",
-    log:
-        f"{LOGS}/describe_study.log",
-    priority: 1
-    retries: 0
-    params:
-        config=stages.report(config),
-        manifests={name: MANIFESTS[name] for name in EVALUATION_SETS},
-    script:
-        "../workflow_scripts/describe_study.py"
+def training_param(wildcards):
+    """Hash of all that decides the weights of a training beside its data."""
+    return STUDIES[wildcards.study].training(wildcards.arm, int(wildcards.seed), wildcards.get("track", ""))
 
 
 rule train:
@@ -55,12 +40,38 @@ rule train:
         diagnostics=f"{ARM}/diagnostics.json",
         epochs=f"{ARM}/epochs.json",
     log:
-        f"{LOGS}/{{track}}/{{arm}}/seed{{seed}}/train.log",
+        f"{ARM_LOGS}/train.log",
     wildcard_constraints:
         track="own",
     priority: first_seed_first
-    threads: TRAINING["threads"]
+    threads: training_threads
     params:
-        settings=lambda wildcards: stages.training(config, wildcards.arm, int(wildcards.seed), wildcards.track),
+        settings=training_param,
+    script:
+        "../workflow_scripts/train.py"
+
+
+# a language model is its one best epoch, whose weights the training leaves behind
+LM_ARM = "results/{study}/{arm}/seed{seed}"
+
+
+rule train_language:
+    input:
+        lambda wildcards: text_files(STUDIES[wildcards.study].config["corpus"]),
+        gate=gate_of,
+    output:
+        record=f"{LM_ARM}/record.json",
+        log=f"{LM_ARM}/log.jsonl",
+        diagnostics=f"{LM_ARM}/diagnostics.json",
+        weights=f"{LM_ARM}/model.safetensors",
+        model=f"{LM_ARM}/model.yaml",
+    log:
+        "logs/{study}/{arm}/seed{seed}.log",
+    wildcard_constraints:
+        study=studies_of_kind("language"),
+    priority: first_seed_first
+    threads: training_threads
+    params:
+        settings=training_param,
     script:
         "../workflow_scripts/train.py"

@@ -60,3 +60,18 @@ def test_an_interruption_is_a_line(monkeypatch, capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main([])
     assert (stopped.value.code, capsys.readouterr().err) == (130, "geomix: interrupted\n")
+
+
+def test_a_result_does_not_take_the_place_of_what_is_read(text):
+    before = text.read_bytes()
+    for name in ("text", "./text", "../" + text.parent.name + "/text"):
+        done = geomix("score", text, text, "--json", name, stdout=subprocess.DEVNULL, cwd=text.parent)
+        assert done.returncode == 1 and "is read here, too" in done.stderr and text.read_bytes() == before
+
+
+def test_too_little_memory_is_a_sentence(text):
+    text.write_text("u1 A\nu2 B\n")
+    text.with_name("utt2spk").write_text("u1 s\nu2 t\n")
+    arguments = ("--utt2spk", text.with_name("utt2spk"), "--resamples", 10**15)
+    done = geomix("compare", text, text, text, *arguments, stdout=subprocess.DEVNULL)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "the memory does not suffice" in done.stderr

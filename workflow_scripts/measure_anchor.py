@@ -1,9 +1,11 @@
-"""Rule measure_anchor: the word error rates of the gate's own arm beside its targets."""
+"""Rule measure_anchor of any study: the gate's own arm beside its targets."""
 
 from geomix.errors import exit_with_sentence
+from geomix.settings.instances import study_of
 from geomix.studies.gate import measure_anchor
-from geomix.studies.speech import SPEECH
+from geomix.studies.kinds import KINDS
 
 if __name__ == "__main__":
     with exit_with_sentence(snakemake.log[0]):
-        measure_anchor(SPEECH, snakemake.params.run, snakemake.params.gate)
+        study, params = study_of(snakemake.config, snakemake.output[0]), snakemake.params
+        measure_anchor(KINDS[study.kind], params.run, params.gate, study.config["corpus"]["name"])

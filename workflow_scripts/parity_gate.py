@@ -1,4 +1,4 @@
-"""Rule parity_gate: fails with a sentence when the baseline missed the published number."""
+"""Rule parity_gate of any study: fails with a sentence when the baseline missed its target."""
 
 from geomix.errors import exit_with_sentence
 from geomix.studies.gate import pass_gate

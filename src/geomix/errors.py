@@ -20,10 +20,14 @@ def sentence_of(error: BaseException) -> str | None:
     """What a person is told of an error, on one line; None for one that only its traceback explains.
 
     A `UserError` is its sentence. An error of the system that names a file (a folder in its place, a link to itself, no
-    right to read it) and a full disk are told too: whoever can mend them needs the name and the reason.
+    right to read it), a full disk and too little memory are told too: whoever can mend them needs the name and the reason.
     """
     if isinstance(error, UserError):
         return _shown(str(error))
+    if isinstance(error, MemoryError):
+        return _shown(
+            f"the memory does not suffice ({str(error) or 'of this machine or job'}): ask for less, or for more memory"
+        )
     if not isinstance(error, OSError):
         return None
     name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else error.filename
@@ -49,7 +53,7 @@ def exit_with_sentence(log: str | os.PathLike | None = None) -> Iterator[None]:
     with _copied_to(log) if log else contextlib.nullcontext():
         try:
             yield
-        except (UserError, OSError) as error:
+        except (UserError, OSError, MemoryError) as error:
             sentence = sentence_of(error)
             if sentence is None:
                 raise

@@ -66,7 +66,7 @@ def test_pieces_to_report(rates, tmp_path):
         files.append(tmp_path / f"{piece}.json")
         measure_piece(piece, files[-1], budget=0.01, device="cpu", sizes=SMALL)
     record = build_report(files, tmp_path / "out")
-    rows = list(csv.DictReader((tmp_path / "out/e00.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "out/speed.csv").open()))
     assert {(r["what"], r["form"], r["length"]) for r in rows if r["part"] == "block"} == {
         (what, form, length)
         for what in ("mixer", "block")
@@ -80,7 +80,7 @@ def test_pieces_to_report(rates, tmp_path):
     assert set(record["ratios"]["block"]) == {"16", "32"}
     assert record["ctc"][0]["loss_difference"] < 1e-3 and record["ctc"][0]["gradient_difference"] < 2e-3
     assert set(record["pieces"]) == set(PIECES)
-    for name in ("block.svg", "block.png", "encoder.svg", "encoder.png", "e00.md", "record.json"):
+    for name in ("block.svg", "block.png", "encoder.svg", "encoder.png", "speed.md", "record.json"):
         assert (tmp_path / "out" / name).stat().st_size > 200
 
 
@@ -115,5 +115,5 @@ def test_published_pieces_are_read(tmp_path):
     published = ROOT / "results/published/speed"
     record = build_report(sorted((published / "pieces").glob("*.json")), tmp_path)
     assert record["ratios"] == {"mixer": {}, "block": {}}
-    lines = lambda folder: sorted((folder / "e00.csv").read_text().splitlines())
+    lines = lambda folder: sorted((folder / "speed.csv").read_text().splitlines())
     assert lines(tmp_path) == lines(published)

@@ -67,22 +67,23 @@ def prepared(tmp_path_factory) -> Prepared:
     return Prepared(root, config)
 
 
+def _here(step, request, *, threads=1, log=None, on_line=None):
+    from geomix.espnet_track import run
+
+    return json.loads(json.dumps(run.main(json.loads(json.dumps({"step": step, "threads": threads, **request})))))
+
+
 @pytest.fixture
 def in_process(monkeypatch):
     """Steps run in this process instead of one of their own."""
-    from geomix.espnet_track import run
-
-    def run_step(step, request, *, threads=1, log=None, on_line=None):
-        return json.loads(json.dumps(run.main(json.loads(json.dumps({"step": step, "threads": threads, **request})))))
-
-    monkeypatch.setattr(launch, "run_step", run_step)
+    monkeypatch.setattr(launch, "run_step", _here)
 
 
 @pytest.fixture(scope="session")
 def stats(prepared) -> Prepared:
-    """The corpus with ESPnet's collect-stats behind it."""
-    from geomix.espnet_track import run
-    from geomix.espnet_track.settings import stats_config
-
-    run.main({"step": "stats", "config": stats_config(prepared.data, 80)})
+    """The corpus with ESPnet's collect-stats behind it, which leaves its sums and nothing else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "run_step", _here)
+        launch.collect_stats(prepared.data, 80)
+    assert list(prepared.data.stats.parent.iterdir()) == [prepared.data.stats]
     return prepared

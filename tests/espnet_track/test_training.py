@@ -16,6 +16,7 @@ from geomix.espnet_track import launch, run
 from geomix.espnet_track.data import write_training_shapes
 from geomix.espnet_track.settings import training_config
 from geomix.files import read_json
+from geomix.mixers.own.source import find
 from geomix.settings import settings_hash
 from geomix.speech.decoding import decode_set
 from geomix.speech.scoring import read_text
@@ -71,6 +72,45 @@ def test_an_arm_trains_and_is_decoded_in_both_codes(stats, in_process, tmp_path,
     # our decoder, our features and the converted weights give what ESPnet's code gives
     decode_set(out, stats.root / "manifest/test.tsv", [stats.root / "features/test-sp1.0.f32"], out / "hyp/test/text")
     assert read_text(out / "hyp/test/text") == read_text(argmax)
+
+
+MIXER = """
+from torch import nn
+
+
+class Mean(nn.Module):
+    def __init__(self, width, hidden, *, block=0):
+        super().__init__()
+        self.down, self.up = nn.Linear(width, hidden), nn.Linear(hidden, width)
+
+    def forward(self, x, frames):
+        real = frames.mask.unsqueeze(-1)
+        return self.up(self.down((x * real).sum(1, keepdim=True) / real.sum(1, keepdim=True))).expand_as(x)
+"""
+
+
+def test_a_mixer_of_a_users_own_trains_and_goes_with_the_model(stats, in_process, tmp_path, monkeypatch):
+    """Both codes decode with the copy beside the model, wherever the user's file has gone."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(MIXER)
+    stats.config["arms"]["mine"] = {
+        "mixer": "mine.py:Mean",
+        "hidden": 8,
+        "mixer_source": find({"mixer": "mine.py:Mean"}).hash,
+    }
+    _, out = train(stats, "mine", tmp_path, epochs=1)
+    assert (
+        read_json(out / "record.json")["mixer"]["mixer"] == "mine.py:Mean" and read_json(out / "record.json")["mfu"] > 0
+    )
+    Path("mine.py").unlink()
+    launch.average(out / "epochs.json", stats.data.tokenizer, out, ALL)
+    assert (out / "mixer_source.py").read_text() == MIXER
+    Path("state").rename("elsewhere")
+    launch.decode(
+        out, {"test": stats.root / "espnet/test"}, {"test": out / "prefix/text"}, {"test": out / "argmax/text"}
+    )
+    decode_set(out, stats.root / "manifest/test.tsv", [stats.root / "features/test-sp1.0.f32"], out / "hyp/test/text")
+    assert read_text(out / "hyp/test/text") == read_text(out / "argmax/text")
 
 
 def test_the_checks_of_the_tracks_hold(stats, in_process, tmp_path):

@@ -13,7 +13,7 @@ from tests.golden.store import FOLDER, WRITE
 FILE = FOLDER / "settings_hashes.json"
 
 CONFIGURATIONS = (
-    (), ("smoke",), ("demo",), ("an4",), ("demo", "espnet"), ("an4", "espnet"), ("fixture",), ("strong",), ("wikitext2",),
+    (), ("smoke",), ("demo",), ("an4",), ("an4_quick",), ("demo", "espnet"), ("an4", "espnet"), ("fixture",), ("strong",), ("wikitext2",),
     ("demo", "signed"), ("demo", "granite_encoder"), ("demo", "algebra"), ("granite",),
 )  # fmt: skip
 """Overlays over config.yaml, as README names them."""
@@ -39,7 +39,7 @@ def hashes_of(overlays: tuple[str, ...]) -> Hashes:
     if gate := language["gate"]:
         trainings += [(gate["arm"], seed) for seed in gate["seeds"]]
     return found | {
-        f"language/{arm}/seed{seed}": stages.language_training(config, arm, seed) for arm, seed in trainings
+        f"language/{arm}/seed{seed}": stages.language_training(config["language"], arm, seed) for arm, seed in trainings
     }
 
 

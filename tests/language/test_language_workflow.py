@@ -63,7 +63,7 @@ def test_the_study_from_text_to_tables(project):
 
     # nothing is left to do; a comment and a neutral key repeat no training, an arm's setting its own alone
     assert project.plan("language", *TINY) == []
-    script = project.path("workflow_scripts/language_train.py")
+    script = project.path("workflow_scripts/train.py")
     script.write_text(script.read_text() + "\n# a remark\n")
     project.edit("tiny.yaml", "threads: 1", "log_every: 7, threads: 1")
     assert trainings(project) == []

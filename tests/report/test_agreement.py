@@ -12,7 +12,7 @@ from tests.report.made_up import make_run, make_study, write_comparisons
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    monkeypatch.setattr("geomix.report.figures.draw_figures", lambda results, folder: [])
+    monkeypatch.setattr("geomix.report.build.draw_figures", lambda results, folder: [])
     folder = tmp_path / "run"
     make_run(folder, arms=("attention", "grassmann"), tracks=("own", "espnet"), seeds=(0, 1))
     return folder
@@ -23,7 +23,7 @@ def rate(path):
 
 
 def test_the_difference_between_tracks_is_that_of_the_scores(run):
-    header, lines = agreement.track_table(Study.read(run))
+    lines = agreement.tables(Study.read(run)).arms.cells
     assert [(line[0], line[1]) for line in lines] == [
         (a, s) for a in ("attention", "grassmann") for s in ("dev", "test")
     ]
@@ -46,7 +46,7 @@ def test_a_track_may_have_fewer_seeds(run):
     shutil.rmtree(run / "espnet/attention/seed0"), shutil.rmtree(run / "espnet/grassmann/seed0")
     write_comparisons(run)
     build_report(run)  # nothing is missing
-    assert {line[-2] for line in agreement.track_table(Study.read(run))[1]} == {"1 / 2"}
+    assert {line[-2] for line in agreement.tables(Study.read(run)).arms.cells} == {"1 / 2"}
     text = (run / "tables.md").read_text(encoding="utf-8")
     assert "seeds missing" not in text and "| espnet | attention | 26,958,472 | 1 |" in text
 
@@ -58,7 +58,7 @@ def test_prefix_search_beside_argmax(run):
         shutil.copytree(run / f"espnet/attention/seed{1 - seed}/score", place / "prefix_search/score")
         write_text(place / "hyp/test/text", "u1 A B\nu2 C\n")
         write_text(place / "espnet_argmax/test/text", f"u1 {texts[0]}\nu2 {texts[1]}\n")
-    lines = agreement.search_table(Study.read(run))[1]
+    lines = agreement.tables(Study.read(run)).searches.cells
     assert [line[:2] for line in lines] == [["attention", "dev"], ["attention", "test"]]
     for line in lines:
         assert line[2] == line[3] and float(line[4]) == 0  # the same scores, pooled

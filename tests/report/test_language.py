@@ -8,7 +8,7 @@ import pytest
 
 from geomix.errors import UserError
 from geomix.files import read_json, write_json
-from geomix.report.language import build_report
+from geomix.report import build_report
 from geomix.report.names import figure_files
 from geomix.studies.comparison import compare_study
 from geomix.studies.gate import measure_parity, pass_gate

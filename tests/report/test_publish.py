@@ -8,14 +8,13 @@ from geomix.cli import main
 from geomix.errors import UserError
 from geomix.files import read_json, write_json, write_text
 from geomix.report import build_report
-from geomix.report.language import build_report as build_language
 from geomix.report.publish import publish_run
 from geomix.speech.manifest import Utterance, read_manifest, write_manifest
 from geomix.speech.scoring import read_reference, read_text, score_texts
 from tests.conftest import ROOT
 from tests.report.made_up import make_run, references, write_comparisons
 from tests.report.test_language import write_study
-from tests.report.test_tables import files
+from tests.report.test_speech import files
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +156,7 @@ def test_both_studies_of_a_run_and_one_after_the_other(root):
     assert publication.remarks == ["results/made_up/language has no tables.md yet: that study is left out"]
     with pytest.raises(UserError, match="published: is there already: add --replace"):
         publish_run("results/made_up", "published")
-    build_language(language)
+    build_report(language)
     speech = files(root / "published")
     publish_run("results/made_up", "published", replace=True)
     both = files(root / "published")

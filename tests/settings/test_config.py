@@ -6,7 +6,7 @@ import pytest
 
 from geomix.errors import UserError
 from geomix.espnet_track.settings import check_study
-from geomix.settings import evaluation_sets, load, resolve, settings_hash, training_settings
+from geomix.settings import evaluation_sets, load, read_layer, resolve, settings_hash, training_settings
 from tests.conftest import ROOT
 
 OVERLAYS = sorted((ROOT / "config").glob("*.yaml"))
@@ -28,6 +28,10 @@ def test_every_shipped_overlay_is_valid(overlay):
     ("path", "value", "words"),
     [
         (("trainng",), {}, ["trainng", "training"]),
+        (("run",), "a" * 101, ["run", "100 letters"]),
+        (("study", "seeds"), [2**32], ["study.seeds", "4294967296", "2147483647"]),
+        (("comparison", "seed"), -1, ["comparison.seed", "-1"]),
+        (("corpus", "min_seconds"), 31.0, ["corpus.min_seconds 31", "max_seconds 30"]),
         (("model", "blokcs"), 3, ["model", "blokcs", "blocks"]),
         (("training", "optimizer"), "sgd", ["training.optimizer", "sgd", "adam"]),
         (("training", "epochs"), 0, ["training.epochs", "0"]),
@@ -129,6 +133,31 @@ def test_missing_files_and_bad_yaml_are_named(tmp_path):
     bad.write_text("run: [")
     with pytest.raises(UserError, match="bad.yaml"):
         load(bad, base=ROOT / "config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("run: a\nrun: b\n", 2),
+        ("training: {epochs: 3}\nrun: a\ntraining: {warmup: 9}\n", 3),
+        ("study:\n  seeds: [0]\n  'seeds': [1]\n", 3),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(tmp_path, text, line):
+    """YAML's reader would keep the last in silence; a key of two sections is none."""
+    path = tmp_path / "twice.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=f"twice.yaml: line {line} has the key '[a-z]+' a second time"):
+        read_layer(path)
+    path.write_text("training: {epochs: 3}\nlanguage: {training: {epochs: 3}}\n")
+    assert read_layer(path)["language"] == {"training": {"epochs": 3}}
+
+
+def test_arms_that_differ_by_capitals_alone_are_refused(config):
+    config["arms"]["Attention"] = {"mixer": "none", "unmatched": True}
+    config["study"]["arms"] = ["attention", "Attention"]
+    with pytest.raises(UserError, match="'attention' and 'Attention', one folder where capitals do not count"):
+        resolve(config)
 
 
 def settings(config, arm="grassmann", seed=0):

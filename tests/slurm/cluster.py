@@ -53,9 +53,9 @@ GresTypes=gpu
 ReturnToService=2
 MpiDefault=none
 SwitchType=switch/none
-KillWait=20
+KillWait=300
 OverTimeLimit=0
-MinJobAge=7200
+MinJobAge=86400
 DefMemPerCPU=1000
 CompleteWait=0
 AccountingStorageType=accounting_storage/none
@@ -174,7 +174,7 @@ class Cluster:
                 )
             )
 
-    def _wait(self, what: str, ready: Callable[[], bool], seconds: float = 30) -> None:
+    def _wait(self, what: str, ready: Callable[[], bool], seconds: float = 1800) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end and self._daemons[-1].poll() is None:
             try:
@@ -194,7 +194,7 @@ class Cluster:
             try:
                 self.run("scancel", "--signal=KILL", "--full", "--user=root")
                 self.run("scancel", "--user=root")
-                end = time.monotonic() + 10
+                end = time.monotonic() + 300
                 while self.run("squeue", "--noheader") and time.monotonic() < end:
                     time.sleep(0.2)
             except subprocess.CalledProcessError:
@@ -202,7 +202,7 @@ class Cluster:
         for daemon in reversed(self._daemons):
             daemon.send_signal(signal.SIGTERM)
             try:
-                daemon.wait(10)
+                daemon.wait(300)
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()

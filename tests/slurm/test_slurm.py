@@ -2,6 +2,7 @@
 
 Each scenario is a function that plays it in a checkout of its own; all of them run side by side on one cluster, and each is one test.
 The four that interrupt a training end with the same training, so its weights must be the same bytes whatever happened to it.
+What happens to a training meets it where it is held (`Stage.held`), on a machine of any speed; limits only end what hangs.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 RECORD = "results/long/own/attention/seed0/record.json"
 TRAIN = "rule_train_wildcards_own_attention_0"
+PATIENCE = 3600
+"""Seconds after which what is waited for counts as never coming."""
+
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY"}
 
 
@@ -63,11 +67,11 @@ class Controller:
     def run_id(self) -> str:
         return re.search(r"SLURM run ID: (\S+)", self.text)[1]
 
-    def wait(self, seconds: float = 600) -> int:
+    def wait(self) -> int:
         try:
-            return self.process.wait(seconds)
+            return self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"snakemake still runs after {seconds} s: {self.text[-3000:]}") from None
+            raise AssertionError(f"snakemake still runs after {PATIENCE} s: {self.text[-3000:]}") from None
 
 
 @dataclass
@@ -92,17 +96,26 @@ class Stage:
         """Start the long training alone."""
         return Controller(self, project, "--configfile", "config/smoke.yaml", "config/long.yaml", "--", RECORD)
 
-    def until(self, what: str, condition: Callable[[], object], seconds: float = 300):
+    def until(self, what: str, condition: Callable[[], object]):
         """Wait until `condition()` is true and return it."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + PATIENCE
         while not (value := condition()):
             assert time.monotonic() < end and not self.over.is_set(), f"waited in vain for {what}"
             time.sleep(0.2)
         return value
 
-    def trained(self, project: Project, updates: int) -> int:
-        """Wait until the long training has made so many updates; how many it has made."""
-        return self.until(f"{updates} updates", lambda: reached(project) if reached(project) >= updates else 0)
+    @contextlib.contextmanager
+    def held(self, project: Project, updates: int) -> Iterator[int]:
+        """The process of the long training, stopped once it has made so many updates, and let go behind the block."""
+        self.until(f"{updates} updates", lambda: reached(project) >= updates)
+        (lock,) = project.folder.glob("state/*/lock")
+        process = int(re.match(r"process (\d+)", lock.read_text())[1])
+        os.kill(process, signal.SIGSTOP)
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
 
     def running(self, controller: Controller) -> dict[str, str]:
         """The Slurm job that runs the training for a controller, waited for."""
@@ -126,6 +139,16 @@ def reached(project: Project) -> int:
     """Updates that the long training's log in the state folder tells of."""
     steps = [re.findall(r'"update": (\d+)', path.read_text()) for path in project.folder.glob("state/*/log.jsonl")]
     return int(steps[0][-1]) if steps and steps[0] else 0
+
+
+def told_to_end(process: int) -> bool:
+    """Whether a SIGTERM waits for a stopped process, or it has gone on and ended."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return True
+    pending = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
+    return any(mask >> (signal.SIGTERM - 1) & 1 for mask in pending)
 
 
 def attempts(project: Project) -> list[tuple[int, int | None]]:
@@ -182,14 +205,16 @@ def smoke(stage: Stage) -> None:
 def time_limit(stage: Stage) -> dict[str, bytes]:
     """A training longer than its time limit is saved before it, submitted again, and goes on."""
     project = stage.project("time_limit", "long.yaml")
-    project.edit("slurm/config.yaml", "runtime: 1440", "runtime: attempt")
-    project.edit("slurm/config.yaml", "TERM@300", "TERM@10")
     controller = stage.long(project)
+    with stage.held(project, 30) as process:
+        job = stage.running(controller)
+        hours, minutes, _ = map(int, job["RunTime"].split(":"))
+        # SIGTERM comes five minutes before the limit, hence now or in a minute
+        stage.cluster.run("scontrol", "update", f"JobId={job['JobId']}", f"TimeLimit={60 * hours + minutes + 6}")
+        stage.until("SIGTERM", lambda: told_to_end(process))
     assert controller.wait() == 0, controller.text[-3000:]
-    tried = attempts(project)
-    assert any(stopped for _, stopped in tried), tried
-    for (_, stopped), (begun, _) in zip(tried, tried[1:], strict=False):
-        assert stopped is None or begun == stopped  # nothing is done twice
+    (begun, stopped), *others = attempts(project)
+    assert begun == 0 and stopped >= 30 and others == [(stopped, None)]  # nothing is done twice
     memory = [
         int(job["MinMemoryNode"].rstrip("M"))
         for job in stage.cluster.jobs(controller.run_id)
@@ -203,17 +228,17 @@ def cancelled(stage: Stage) -> dict[str, bytes]:
     """scancel: the training saves and is submitted again. Then Ctrl-C of the controller: its job ends, saved, and the next run goes on."""
     project = stage.project("cancelled", "long.yaml")
     controller = stage.long(project)
-    stage.trained(project, 30)
-    first = stage.running(controller)
-    stage.cluster.run("scancel", first["JobId"])
+    with stage.held(project, 30):
+        first = stage.running(controller)
+        stage.cluster.run("scancel", first["JobId"])
     second = stage.until(
         "another job",
         lambda: next((job for job in [stage.running(controller)] if job["JobId"] != first["JobId"]), None),
     )
     saved = attempts(project)[0][1]
-    stage.trained(project, saved + 30)
-    controller.process.send_signal(signal.SIGINT)
-    assert controller.wait() != 0
+    with stage.held(project, saved + 30):
+        controller.process.send_signal(signal.SIGINT)
+        assert controller.wait() != 0
     states = {job["JobId"]: job["JobState"] for job in stage.cluster.jobs(controller.run_id)}
     assert states[first["JobId"]] == "CANCELLED"
     stage.until(
@@ -232,16 +257,16 @@ def requeued(stage: Stage) -> dict[str, bytes]:
     """A job that Slurm takes back (preemption, a lost node) starts again and goes on. SIGTERM of the controller: the job that runs is waited for."""
     project = stage.project("requeued", "long.yaml")
     controller = stage.long(project)
-    stage.trained(project, 30)
-    job = stage.running(controller)["JobId"]
-    stage.cluster.run("scontrol", "requeue", job)
+    with stage.held(project, 30):
+        job = stage.running(controller)["JobId"]
+        stage.cluster.run("scontrol", "requeue", job)
 
     def state() -> str:
         return next(entry["JobState"] for entry in stage.cluster.jobs(controller.run_id) if entry["JobId"] == job)
 
     stage.until("the job back in the queue", lambda: state() == "PENDING")
     stage.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # Slurm would hold it back for two minutes
-    stage.until("the job running again", lambda: state() == "RUNNING")
+    stage.until("the job running again", lambda: state() in ("RUNNING", "COMPLETED"))
     controller.process.terminate()
     controller.wait()
     jobs = [entry for entry in stage.cluster.jobs(controller.run_id) if entry["Comment"] == TRAIN]
@@ -256,23 +281,31 @@ def abandoned(stage: Stage) -> dict[str, bytes]:
     """A second controller is refused; SIGKILL of the first leaves its job; the next one's job finds the state locked, and nothing is trained twice."""
     project = stage.project("abandoned", "long.yaml")
     controller = stage.long(project)
-    stage.trained(project, 10)
-    second = stage.long(project)
-    assert second.wait() != 0 and "--unlock" in second.text
-    job = stage.running(controller)
-    controller.process.kill()
-    controller.process.wait()
-    refused = stage.long(project)
-    assert refused.wait() != 0 and "--unlock" in refused.text
-    project.snakemake("--unlock", "--configfile", "config/smoke.yaml", "config/long.yaml")
-    assert (
-        next(entry for entry in stage.cluster.jobs(controller.run_id) if entry["JobId"] == job["JobId"])["JobState"]
-        == "RUNNING"
-    )
-    again = stage.long(project)
-    assert again.wait() == 0, again.text[-3000:]
-    sentence = rf"process \d+ on \S+ \(Slurm job {job['JobId']}\) is training own/attention/seed0 here: wait for it or stop it, then run again"
-    assert re.search(sentence, again.text), again.text[-3000:]
+    with stage.held(project, 10):
+        second = stage.long(project)
+        assert second.wait() != 0 and "--unlock" in second.text
+        job = stage.running(controller)
+        controller.process.kill()
+        controller.process.wait()
+        refused = stage.long(project)
+        assert refused.wait() != 0 and "--unlock" in refused.text
+        project.snakemake("--unlock", "--configfile", "config/smoke.yaml", "config/long.yaml")
+
+        def state() -> str:
+            jobs = stage.cluster.jobs(controller.run_id)
+            return next(entry["JobState"] for entry in jobs if entry["JobId"] == job["JobId"])
+
+        assert state() == "RUNNING"
+        again = stage.long(project)
+        sentence = rf"process \d+ on \S+ \(Slurm job {job['JobId']}\) is training own/attention/seed0 here: wait for it or stop it, then run again"
+        stage.until("the sentence", lambda: re.search(sentence, again.text) or again.process.poll() is not None)
+        assert re.search(sentence, again.text), again.text[-3000:]
+    stage.until("the end of the first job", lambda: state() in ENDED)
+    assert state() == "COMPLETED"
+    again.wait()  # it has tried until the first job ended, or six times
+    last = stage.long(project)
+    assert last.wait() == 0, last.text[-3000:]
+    assert read_json(project.path(RECORD))["attempts"] == 1
     return weights(project)
 
 
@@ -398,7 +431,7 @@ def test_stops_what_it_started(tmp_path):
     cluster = Cluster(tmp_path / "cluster")
     with pytest.raises(ZeroDivisionError), cluster:
         cluster.run("sbatch", "--output=/dev/null", "--wrap", f"touch {tmp_path}/started; exec sleep 1000")
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while not (tmp_path / "started").exists() and time.monotonic() < end:
             time.sleep(0.1)
         pids = {int(path.read_text()) for path in (tmp_path / "cluster" / "run").glob("*.pid")}

@@ -219,3 +219,11 @@ def test_an_empty_training_set_has_no_mean(tmp_path):
     write_features([], tmp_path / "none", progress=False)
     with pytest.raises(UserError, match="no frame"):
         global_mean_variance(FeatureStore.open(tmp_path / "none"))
+
+
+def test_features_first_computed_in_inference_serve_a_gradient():
+    waveform = torch.from_numpy(tone(0.1, 300)).float()
+    with torch.inference_mode():
+        log_mel(waveform.clone(), n_mels=23)
+    log_mel(waveform.requires_grad_(), n_mels=23).sum().backward()
+    assert waveform.grad.abs().sum() > 0

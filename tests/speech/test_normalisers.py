@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+import unicodedata
 from typing import get_args
 
 import pytest
@@ -28,6 +29,28 @@ from geomix.speech.normalisers import NORMALISERS, letters, whisper_english
 )
 def test_letters(text, words):
     assert letters(text) == words
+
+
+@pytest.mark.parametrize("text", ["Ångström", "हिन्दी में क़लम", "ĠITĦUB ἀρχῇ", "한국어 말", "ภาษาไทย", "עִבְרִית"])
+def test_marks_stay_with_their_letters_however_they_are_encoded(text):
+    """Composed and decomposed text of one meaning is one text, of as many words as a reader counts."""
+    forms = [unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD")]
+    assert len({letters(form) for form in forms}) == 1
+    assert len(letters(text).split()) == len(text.split())
+
+
+@pytest.mark.parametrize(
+    "text, same",
+    [
+        ("می\u200cخواهم", "میخواهم"),  # Persian writes prefixes with a zero-width non-joiner
+        ("क्\u200dष", "क्ष"),
+        ("Donau\u00adschiff", "donauschiff"),  # a soft hyphen
+        ("\u202bשלום\u202c", "שלום"),
+        ("\ufeffyes", "yes"),
+    ],
+)
+def test_signs_that_are_not_seen_break_no_word(text, same):
+    assert letters(text) == same
 
 
 def test_one_registry():

@@ -17,7 +17,7 @@ from geomix.models.conformer import ConformerCTC
 from geomix.models.saved import load_model
 from geomix.settings import settings_hash
 from geomix.speech.augmentation import SpecAugment
-from geomix.speech.batching import Example, pad_tokens
+from geomix.speech.batching import Example, numel_batches, pad_tokens
 from geomix.speech.decoding import decode_set
 from geomix.speech.features import FeatureStore, write_features, write_normalisation
 from geomix.speech.manifest import Utterance, read_manifest, write_manifest
@@ -279,6 +279,25 @@ def test_the_largest_batches_are_tried_by_frames_length_and_attention(root):
     assert len(task.largest()) == 3 and tried == [(40, 20), (1, 100), (9, 60)]
     task.plan = [batch(2, 10), batch(3, 100)]
     assert len(task.largest()) == 1
+
+
+def test_no_batch_of_a_corpus_is_larger_than_those_tried(root):
+    """Padded frames, the longest utterance and n T^2, over the batches of random corpora as they are cut."""
+    task, _ = task_of(root)
+    random = np.random.default_rng(0)
+    shapes = []
+    task.source = type("Source", (), {"batch": lambda self, ids, lengths: shapes.append((len(ids), max(lengths))) or torch.zeros(len(ids), max(lengths), 80), "device": CPU})()  # fmt: skip
+    for corpus in range(40):
+        samples = random.lognormal(11, random.uniform(0.1, 1.2), 200).astype(int) + 400
+        examples = [
+            Example(f"{n:03}", int(s), int(s) // 160 + 1, (1,) * random.integers(1, 40)) for n, s in enumerate(samples)
+        ]
+        task.plan = numel_batches(examples, 50, int(random.integers(10**5, 10**7)))
+        shapes.clear()
+        task.largest()
+        for measure in (lambda n, frames: n * frames, lambda n, frames: frames, lambda n, frames: n * frames**2):
+            largest = max(measure(len(batch), max(e.frames for e in batch)) for batch in task.plan)
+            assert max(measure(*shape) for shape in shapes) == largest, corpus
 
 
 def test_utterances_that_ctc_cannot_align_are_dropped_by_id(root, tmp_path, capsys):

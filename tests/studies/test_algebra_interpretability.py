@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from geomix.statistics.geometry import LEARNED, judge
 from geomix.studies.algebra import arms, interpretability
 from geomix.studies.algebra.tasks import TASKS
 
@@ -47,8 +48,8 @@ def test_each_question_on_it(models):
     assert max(changed["values"]["trained"]) < 1e-6
     assert changed["route"]["trained"] == pytest.approx([1.0], abs=1e-4)
     for test in (composed, planes, changed):
-        found = interpretability.judge(*(test["values"][k] for k in ("trained", "untrained", "shuffled")))
-        assert found == interpretability.LEARNED
+        found = judge(*(test["values"][k] for k in ("trained", "untrained", "shuffled")))
+        assert found == LEARNED
 
 
 @torch.no_grad()

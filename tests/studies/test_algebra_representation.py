@@ -8,10 +8,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from geomix.algebra import Algebra
 from geomix.algebra.operations import product, sandwich_matrix
 from geomix.settings.algebra_jobs import ARMS
+from geomix.statistics.geometry import EARNS, TIE, decide
 from geomix.studies.algebra import arms, fixed_rotation, representation
 from geomix.studies.algebra.tables import anticommuting, associator_norm, span_rank, tables_of
 from geomix.studies.algebra.tasks import POINTS, TASKS, plane_floors
-from geomix.studies.algebra.verdict import EARNS, TIE, decide
 
 CL3 = Algebra(3)
 TRAINED = [task for task in TASKS.values() if task.name != "fixed_rotation"]

@@ -153,6 +153,21 @@ def test_why_a_shorter_training_is_not_continued_is_said(tmp_path, capsys, chang
     assert min(task.made) == (1, 0) and not (folder / ".copy").exists()
 
 
+@pytest.mark.parametrize("name", ["users.json", "settings.json", "finished.json"])
+@pytest.mark.parametrize("content", ["", "{", "[1]", '{"settings": 1}', "\x00"])
+def test_a_damaged_file_of_another_training_stops_none(tmp_path, capsys, name, content):
+    """Who claims another training is of no matter; one that says nothing of itself is passed over, and named."""
+    short, _ = train(tmp_path, epochs=1)
+    (short / name).write_text(content)
+    task = Task()
+    train(tmp_path, epochs=2, task=task)
+    said = capsys.readouterr().err
+    assert min(task.made) == ((2, 0) if name == "users.json" else (1, 0))
+    assert (f"passes over {short}: {short}/{name}" in said) == (name != "users.json")
+    with pytest.raises(UserError, match=name):
+        store.forget(tmp_path, "run")
+
+
 class Later(Training):
     """The section of a later geomix, which has a key more."""
 

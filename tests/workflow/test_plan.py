@@ -44,3 +44,32 @@ def test_a_wrong_configuration_is_refused_by_name(project, old, new, words):
     for word in words:
         assert word in done.stdout
     assert "Traceback" not in done.stdout
+
+
+FURTHER = """STUDIES = studies_of(config)
+from geomix.settings.instances import LanguageInstance, SpeechInstance
+text = {**STUDIES["smoke/language"].config, "gate": None}
+speech = {**config, "study": {**config["study"], "arms": ["attention", "grassmann"]}}
+STUDIES["more/text"] = LanguageInstance("more/text", "_more_text", text)
+STUDIES["more/speech"] = SpeechInstance("more/speech", "_more_speech", speech)
+"""
+
+
+def test_further_studies_have_all_rules_of_their_kind(project):
+    """Two more studies, given by their settings alone: from the data, which they share, to pages of their own."""
+    project.edit("rules/common.smk", "STUDIES = studies_of(config)\n", FURTHER)
+    pages = [f"results/{name}/tables.md" for name in ("more/text", "more/speech", "smoke")]
+    jobs = Counter(job.split()[0] for job in project.plan("--configfile", "config/smoke.yaml", "--", *pages))
+    once = ["prepare_language", "tokenizer", "check_corpus", "normalisation", "parity_gate", "parity_gate_more_speech"]
+    for rule in ("describe", "compare", "report"):
+        once += [rule, f"{rule}_more_text", f"{rule}_more_speech"]
+    assert {rule: jobs[rule] for rule in once} == dict.fromkeys(once, 1)
+    assert jobs["train"] == jobs["average"] == jobs["decode"] == jobs["score"] == 4 + 2
+    assert jobs["train_language"] == 4 and "parity_gate_more_text" not in jobs
+
+
+def test_a_key_that_stands_twice_in_an_overlay_is_refused(project):
+    project.path("twice.yaml").write_text("training: {epochs: 3}\nrun: mine\ntraining: {warmup: 9}\n")
+    done = project.snakemake("--dry-run", "--configfile", "config/smoke.yaml", "twice.yaml", check=False)
+    assert done.returncode != 0 and "Traceback" not in done.stdout
+    assert "twice.yaml: line 3 has the key 'training' a second time: leave one out" in done.stdout

@@ -143,7 +143,7 @@ DELETED = {
     "tables.md": {"report", "speech"},
     "figures/wer.png": {"report", "speech"},
     "comparisons.json": PAGES,
-    "study.json": PAGES | {"describe_study"},
+    "study.json": PAGES | {"describe"},
     "corpus.json": {"check_corpus", "report", "speech"},
     "parity.json": AGAIN - {"measure_anchor"} | PAGES,
     "parity.passed": AGAIN - {"measure_anchor", "measure_parity"} | PAGES,
@@ -182,21 +182,21 @@ CHANGED = {
     # text of the overlay -> jobs: neutral keys, then those of one stage after the other
     "training: {threads: 2, log_every: 3, save_minutes: 1, device: cpu, detect_after: 9}": set(),
     "corpus: {expected: {train: {utterances: 48}}}": {"check_corpus", "report", "speech"},
-    "corpus: {speed_factors: [1.0]}": PAGES | GATE | chains() | {"describe_study", "features train", "tokenizer", "normalisation", "espnet_stats", "check_corpus", "prepare_split train", *(f"espnet_data {split}" for split in ("train", "dev", "test", "other"))},
-    "features: {dtype: float16}": {"describe_study", "normalisation", *(f"features {split}" for split in ("train", "dev", "test", "other"))} | PAGES | GATE | chains(),
-    "tokenizer: {kind: char}": {"describe_study", "tokenizer", "espnet_stats", *(f"espnet_data {split}" for split in ("train", "dev", "test", "other"))} | PAGES | GATE | chains(),
-    "hypothesis: another": {"describe_study", *PAGES},
-    "references: [{system: a, source: b, wer: {test: 1.0}}]": {"describe_study", *PAGES},
-    "comparison: {resamples: 200}": {"describe_study", *PAGES},
-    "arms: {no_mixer: {unmatched: true}}": {"describe_study", *PAGES},
-    "arms: {no_mixer: {ff_dim: 97}}": {"describe_study", *PAGES} | chains(arms=["no_mixer"]),
-    "arms: {grassmann: {rank: 11}}": {"describe_study", *PAGES} | chains(arms=GATED),
-    "arms: {attention: {heads: 4}}": {"describe_study", *PAGES} | chains(arms=["attention"]) | AGAIN,
+    "corpus: {speed_factors: [1.0]}": PAGES | GATE | chains() | {"describe", "features train", "tokenizer", "normalisation", "espnet_stats", "check_corpus", "prepare_split train", *(f"espnet_data {split}" for split in ("train", "dev", "test", "other"))},
+    "features: {dtype: float16}": {"describe", "normalisation", *(f"features {split}" for split in ("train", "dev", "test", "other"))} | PAGES | GATE | chains(),
+    "tokenizer: {kind: char}": {"describe", "tokenizer", "espnet_stats", *(f"espnet_data {split}" for split in ("train", "dev", "test", "other"))} | PAGES | GATE | chains(),
+    "hypothesis: another": {"describe", *PAGES},
+    "references: [{system: a, source: b, wer: {test: 1.0}}]": {"describe", *PAGES},
+    "comparison: {resamples: 200}": {"describe", *PAGES},
+    "arms: {no_mixer: {unmatched: true}}": {"describe", *PAGES},
+    "arms: {no_mixer: {ff_dim: 97}}": {"describe", *PAGES} | chains(arms=["no_mixer"]),
+    "arms: {grassmann: {rank: 11}}": {"describe", *PAGES} | chains(arms=GATED),
+    "arms: {attention: {heads: 4}}": {"describe", *PAGES} | chains(arms=["attention"]) | AGAIN,
     "training: {warmup: 61}": PAGES | GATE | chains(),
     "training: {epochs: 13}": PAGES | GATE | chains(),
     "training: {keep_best: 2}": PAGES | AGAIN | {average(t, a) for t in TRACKS for a in ARMS} | set().union(*(judged(t, a) for t in TRACKS for a in ARMS)),
-    "gate: {targets: [{set: test, wer: 61.0, source: a paper}]}": {"describe_study", *PAGES} | AGAIN,
-    "gate: {mode: record}": {"describe_study", *PAGES} | AGAIN,
+    "gate: {targets: [{set: test, wer: 61.0, source: a paper}]}": {"describe", *PAGES} | AGAIN,
+    "gate: {mode: record}": {"describe", *PAGES} | AGAIN,
 }  # fmt: skip
 
 
@@ -212,14 +212,14 @@ def test_a_new_test_set_touches_no_training_and_no_gate(study):
     study.path("change.yaml").write_text("corpus: {test: {test: [test], other: [dev], more: [test]}}")
     jobs = set(study.plan(*FILES, "change.yaml"))
     new = set().union(*(judged(track, arm, ["more"]) for track in TRACKS for arm in ARMS))
-    prepared = {"prepare_split more", "features more", "espnet_data more", "check_corpus", "describe_study"}
+    prepared = {"prepare_split more", "features more", "espnet_data more", "check_corpus", "describe"}
     assert jobs == new | prepared | PAGES
 
 
 def test_a_new_seed_runs_the_new_jobs_alone(study):
     study.path("change.yaml").write_text("study: {seeds: [0, 1]}")
     jobs = set(study.plan(*FILES, "change.yaml"))
-    assert jobs == {job.replace("/0", "/1") for job in chains()} | PAGES | {"describe_study"}
+    assert jobs == {job.replace("/0", "/1") for job in chains()} | PAGES | {"describe"}
 
 
 def test_a_new_arm_in_a_run_of_its_own_trains_that_arm_alone(study):

@@ -88,7 +88,7 @@ class PairProduct:
 
     @classmethod
     def wedge(cls, r: int) -> PairProduct:
-        """Plücker coordinates a_i b_j - a_j b_i, i < j (arXiv 2512.19428, eq. of section 3): r (r - 1) / 2 coordinates."""
+        """Plücker coordinates a_i b_j - a_j b_i, i < j ([Zhang2025], section 3): r (r - 1) / 2 coordinates."""
         return cls.from_signs(_constant_signs(r, -1))
 
     @classmethod

@@ -1,8 +1,7 @@
 """Rotors: exponential and logarithm of bivectors in any signature Cl(p, q, r), non-simple bivectors included.
 
 A bivector is its n(n-1)/2 coefficients in the order e12, e13, ..., e23, ...; a rotor is an element of `algebra.even`.
-Source: M. Riesz, Clifford Numbers and Spinors (1958); A. Al-Mohy, N. Higham, "Improved inverse scaling and squaring
-algorithms for the matrix logarithm", SIAM J. Sci. Comput. 34 (2012), for the logarithm's scheme.
+Sources: [Riesz1958]; [AlMohyHigham2012] for the logarithm's scheme.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ Basis vectors e1..en come in the order p with square +1, q with square -1, r wit
 packages put the null vectors first). Basis blades are ordered by grade and then lexicographically: 1, e1, e2, e3, e12,
 e13, e23, e123. Only numpy is used; tables are built in one vectorised pass (Cl(8): about 10 ms).
 
-Source: D. Hestenes, New Foundations for Classical Mechanics (1986); L. Dorst, D. Fontijne, S. Mann, Geometric Algebra for
-Computer Science (2007), chapters 2-3 (the inner products' names are theirs).
+Sources: [Hestenes1986]; [Dorst2007], chapters 2-3 (the inner products' names are theirs).
 """
 
 from __future__ import annotations

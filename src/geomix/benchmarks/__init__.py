@@ -22,7 +22,7 @@ BENCHMARKS = {
     "mixer": Benchmark("geomix.benchmarks.mixer", "the pair mixer: paper form, anchored form, fused form"),
     "step": Benchmark("geomix.benchmarks.step", "a training step of each arm: audio-s/s, MFU, peak memory"),
     "speed": Benchmark(
-        "geomix.benchmarks.speed", "the speed probe (e00): a block, a Conformer step, an encoder at work"
+        "geomix.benchmarks.speed", "the speed probe ([Tested2026], e00): a block, a Conformer step, an encoder at work"
     ),
     "espnet": Benchmark("geomix.benchmarks.espnet", "a training step in both tracks, ours and ESPnet's, side by side"),
     "granite": Benchmark("geomix.benchmarks.granite", "the full-size Granite model, beside transformers 4.57.1"),

@@ -50,7 +50,7 @@ def run(options: Options) -> None:
             rows += _measure(options, kind, length, device)
             write_csv(
                 options.out / "mixer.csv", COLUMNS, rows
-            )  # after each length: the paper form takes seconds a call
+            )  # after each length: the form `paper` takes seconds a call
     panels = []
     for kind in options.kinds:
         both = [row for row in rows if row["kind"] == kind and row["direction"] == BACKWARD]
@@ -82,7 +82,7 @@ def pair_forms(module: nn.Module, x: Tensor, upstream: Tensor, low: bool) -> dic
 
 
 def check_forms(module: nn.Module, x: Tensor, upstream: Tensor, low: bool) -> dict[str, Agreement]:
-    """How far each form is from the paper's in float64 on the first sequence of x; without dropout."""
+    """How far each form is from the definition (`paper`) in float64 on the first sequence of x; without dropout."""
     still = copy.deepcopy(module).eval()
     leaf = lambda dtype: x[:1].detach().to(dtype).requires_grad_()
     truth = pair_forms(copy.deepcopy(still).double(), leaf(torch.float64), upstream[:1], False)["paper"].outcome()

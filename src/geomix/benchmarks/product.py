@@ -32,7 +32,7 @@ GPU_BATCHES = (1 << 18, 1 << 20, 1 << 22)
 COLUMNS = (
     "case", "form", "B", "direction", "median_us", "floor_us", "error", "bytes", "gb_per_s", "copy_fraction", "device", "threads",
 )  # fmt: skip
-# the k-blade article's three forms first, then those of public libraries, then ours
+# [Parslow2026]'s three forms first, then those of public libraries, then ours
 FORMS = {
     "gather_scatter": "gather + scatter_add (article)", "opt": "opt (article; wrong when truncated)", "atomic": "atomic Triton (article)",
     "index_add": "gather + index_add", "einsum": "einsum, Cayley table", "outer_matmul": "outer product @ table",
@@ -56,7 +56,7 @@ class Options(Common):
 
     device: str = option("auto", "auto, cpu, cuda or mps")
     cases: tuple[tuple[int, int], ...] = option(
-        CASES, "n,k: n vectors, grades up to k, such as '3,3 5,3' (default: the k-blade article's)", parse=_cases
+        CASES, "n,k: n vectors, grades up to k, such as '3,3 5,3' (default: those of [Parslow2026])", parse=_cases
     )
     batches: tuple[int, ...] = option((), "products at once (default: 1 to 65536; on a GPU up to 4194304)")
     forms: tuple[str, ...] = option((), f"some of {' '.join(FORMS)} (default: all)")

@@ -1,6 +1,6 @@
 """Other ways of computing a Clifford product, with which ours is compared: never called by a model.
 
-`gather_scatter`, `atomic` and `opt` rebuild the three forms timed in the k-blade article (appendix A); `opt` reproduces its
+`gather_scatter`, `atomic` and `opt` rebuild the three forms timed in [Parslow2026] (appendix A); `opt` reproduces its
 err_opt. `index_add`, `einsum`, `sign_matrix` and `outer_matmul` are the forms that public libraries ship.
 All take a (B, left) and b (B, right) and return (B, out).
 """
@@ -23,7 +23,7 @@ def _indices(table: SignedTriplets, dtype: torch.dtype, device: torch.device):
 
 
 def gather_scatter(table: SignedTriplets, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """The article's baseline: gather both operands per pair, multiply, scatter_add."""
+    """[Parslow2026]'s baseline: gather both operands per pair, multiply, scatter_add."""
     i, j, k, sign = _indices(table, a.dtype, a.device)
     terms = a[:, i] * b[:, j] * sign
     return a.new_zeros(len(a), table.out).scatter_add_(1, k.expand(len(a), -1), terms)
@@ -60,7 +60,7 @@ def _gather_matrix(table: SignedTriplets, dtype, device):
 
 
 def opt(algebra: Algebra, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """A dense L x L gather that is right for full algebras and wrong for truncated ones, as the article's "opt" column.
+    """A dense L x L gather that is right for full algebras and wrong for truncated ones, as [Parslow2026]'s "opt" column.
 
     Output k receives, from every j, the partner blade i = k XOR j with its sign. In a truncated algebra that partner may not
     be retained (14 of 225 places for n = 4, k = 3; 120 of 676 for n = 5, k = 3); this form then falls back to index 0 and keeps
@@ -86,7 +86,7 @@ def _opt_matrix(algebra: Algebra, dtype, device):
 
 
 def atomic(table: SignedTriplets, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """The article's Triton form: one lane per (entry, pair), added to the output with atomics. CUDA or interpreter only."""
+    """[Parslow2026]'s Triton form: one lane per (entry, pair), added to the output with atomics. CUDA or interpreter only."""
     import triton
 
     from geomix.benchmarks.atomic_kernel import kernel

@@ -22,6 +22,13 @@ def add_reference(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def check_result(path: Path | None, *read: Path | None) -> None:
+    """Refuse a file of `--json` that the command also reads, before anything is computed."""
+    for each in read:
+        if path and each and path.exists() and each.exists() and path.samefile(each):
+            raise UserError(f"--json {path}: is read here, too, and would be lost: name another place")
+
+
 def write_result(path: Path, value: Any) -> None:
     """Write `value` to the file of `--json`; whatever keeps it from being written is a `UserError` that names it."""
     if path.exists() and not path.is_file() and not path.is_dir():  # a rename would put a file in a device's place

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from geomix.errors import UserError
 from geomix.files import write_text
-from geomix.report.claims import Claim, claims_of_algebra, claims_of_language, claims_of_run, claims_table
+from geomix.report.claims import Claim, claims_of_algebra, claims_of_study, claims_table
 
 # what is asked, the run that answers it, and how its folder is read
 RUNS = (
-    ("speech, LibriSpeech-100, parity recipe", "results/published/librispeech100", claims_of_run),
-    ("speech, LibriSpeech-100, strong recipe", "results/published/librispeech100_strong", claims_of_run),
-    ("speech, AN4", "results/published/an4", claims_of_run),
-    ("language, raw WikiText-2, the article's recipe", "results/published/librispeech100/language", claims_of_language),
-    ("language, tokenised WikiText-2, reduced size", "results/published/wikitext2/language", claims_of_language),
+    ("speech, LibriSpeech-100, parity recipe", "results/published/librispeech100", claims_of_study),
+    ("speech, LibriSpeech-100, strong recipe", "results/published/librispeech100_strong", claims_of_study),
+    ("speech, AN4", "results/published/an4", claims_of_study),
+    ("language, raw WikiText-2, the article's recipe", "results/published/librispeech100/language", claims_of_study),
+    ("language, tokenised WikiText-2, reduced size", "results/published/wikitext2/language", claims_of_study),
     ("algebra", "results/published/algebra", claims_of_algebra),
 )
 BEGIN, END = "<!-- claims: made by `geomix claims --write README.md` -->\n", "<!-- end of claims -->\n"

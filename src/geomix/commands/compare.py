@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from geomix.commands.arguments import add_reference, whole, write_result
+from geomix.commands.arguments import add_reference, check_result, whole, write_result
 from geomix.errors import UserError
 from geomix.report.text import interval_text
 from geomix.speech.comparison import compare_systems
@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Score both, compare and print."""
+    check_result(arguments.json, arguments.reference, arguments.a, arguments.b, arguments.utt2spk)
     reference, speakers = read_reference(arguments.reference, arguments.utt2spk)
     if speakers is None:
         raise UserError(

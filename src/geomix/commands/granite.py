@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from geomix.commands.arguments import positive, whole
+from geomix.commands.arguments import check_result, positive, whole
 from geomix.errors import UserError
 
 
@@ -71,6 +71,7 @@ def _transcribe(arguments: argparse.Namespace) -> None:
     from geomix.speech.progress import Progress
     from geomix.studies.granite import make_transcriber
 
+    check_result(arguments.json, *arguments.audio)
     failures, recordings, files = [], [], []
     for path in arguments.audio:
         with told(failures):  # before the weights are read

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from geomix.commands.arguments import add_reference, write_result
+from geomix.commands.arguments import add_reference, check_result, write_result
 from geomix.speech.alignments import align_score, write_details
 from geomix.speech.normalisers import NORMALISERS
 from geomix.speech.scoring import Score, read_reference, read_text, score_texts
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Score and print."""
+    check_result(arguments.json, arguments.reference, arguments.hypotheses, arguments.utt2spk)
     reference, speakers = read_reference(arguments.reference, arguments.utt2spk)
     hypotheses = read_text(arguments.hypotheses)
     score = score_texts(

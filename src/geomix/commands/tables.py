@@ -7,14 +7,11 @@ from pathlib import Path
 
 from geomix.commands.publish import is_published
 from geomix.errors import UserError
-from geomix.files import read_object
 from geomix.report import build_report
-from geomix.report.names import is_speech
-from geomix.report.publish import differing, rebuild
-from geomix.report.tables import render_text
+from geomix.report.publish import differing
 from geomix.studies.comparison import compare_study
 from geomix.studies.speech import SPEECH
-from geomix.training.results import studies_in
+from geomix.training.results import WER, Study, studies_in
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,15 +36,17 @@ def run(arguments: argparse.Namespace) -> None:
             raise UserError(f"{folder}: a published run is whole: leave --partial out, or say with --out where it goes")
         _compare(folder)
         return
-    if (folder / "study.json").is_file() and not is_speech(read_object(folder / "study.json", "study", "arms")):
-        if arguments.partial:
-            raise UserError(f"{folder}: a language study has no partial tables: leave --partial out")
-        print(rebuild(folder, out or folder).text)
-        return
-    partial = compare_study(SPEECH, folder, partial=True) if arguments.partial else None
-    results = build_report(folder, out, partial=partial)
-    out = out or (folder / "partial" if arguments.partial else folder)
-    print(render_text(results))
+    parts = studies_in(folder)
+    for part in parts or [folder]:
+        _build(part, out and out / part.relative_to(folder), arguments.partial)
+
+
+def _build(part: Path, out: Path | None, partial: bool) -> None:
+    """Build the report of one study of a run and print it."""
+    speech = Study.read(part).metric == WER
+    found = compare_study(SPEECH, part, partial=True) if partial and speech else [] if partial else None
+    print(build_report(part, out, partial=found).text())
+    out = out or (part / "partial" if partial else part)
     print(f"\ntables: {out / 'tables.md'}, {out / 'tables.csv'}; figures: {out / 'figures'}")
 
 

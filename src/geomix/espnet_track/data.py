@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class EspnetData:
     """What a training of this track reads: summaries (split.json), Kaldi folders (see `write_data`), sums of features, tokenizer.
 
-    stats : feats_stats.npz, which ESPnet's collect-stats leaves at <folder>/train/feats_stats.npz; tokenizer : its folder
+    stats : feats_stats.npz of ESPnet's collect-stats; tokenizer : its folder
     """
 
     train_summary: Path

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from geomix.espnet_track.environment import run_step
 from geomix.espnet_track.record import Trained, log_lines, origin_of, record_of
 from geomix.espnet_track.settings import criterion_of, stats_config, subsampling_of, training_config
 from geomix.files import atomic_path, folder_lock, read_object, write_json, write_text
+from geomix.mixers.own.source import FILE, KEPT, is_own, keep, kept
 from geomix.settings import E_BRANCHFORMER
 from geomix.tensors import write_tensors
 from geomix.training.averaging import Epochs, Selection, write_averaging
@@ -36,8 +38,11 @@ LAYOUT = Layout((CHECKPOINT,), "{}epoch.pth", (LOG, _ATTEMPTS, _SAID, "*.best.pt
 
 
 def collect_stats(data: EspnetData, mels: int, threads: int = 1) -> None:
-    """ESPnet's collect-stats over all training utterances, into `data.stats`: <folder>/train/feats_stats.npz."""
-    run_step("stats", {"config": stats_config(data, mels)}, threads=threads)
+    """ESPnet's collect-stats over all training utterances, into `data.stats`; what else it leaves is dropped."""
+    data.stats.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=data.stats.parent) as folder:
+        run_step("stats", {"config": stats_config(data, mels, Path(folder))}, threads=threads)
+        os.replace(Path(folder) / "train" / data.stats.name, data.stats)
 
 
 def train(
@@ -70,14 +75,14 @@ def train(
     request = Request(settings, data.hashes, user, LAYOUT, selection, training.get("schedule", "warmup"))
     with opened(Path(state_root), request) as found:
         state = found.folder
+        keep(settings["model"].get("mixer"), state)
+        at_work = {**settings, "model": kept(settings["model"], state)}
         shapes, dropped = write_training_shapes(data, subsampling_of(settings["model"]), state / "shapes")
         batches = _batch_count(shapes, training)
         if dropped:
             say(f"{len(dropped)} utterances are too short for their transcripts and left out: {' '.join(dropped)}")
-        config = training_config(
-            settings, data, state, shapes, selection, gpu=gpu, batches=batches, log_every=log_every
-        )
-        step = {"config": config, "diagnostics": _watched(settings, data, dev_features)}
+        config = training_config(at_work, data, state, shapes, selection, gpu=gpu, batches=batches, log_every=log_every)
+        step = {"config": config, "diagnostics": _watched(at_work, data, dev_features)}
         watch = _Watch(user.name, state / LOG, training, batches)
         summary, attempts = _trained(found, step, watch, threads)
         summary["epochs"] = {int(epoch): values for epoch, values in summary["epochs"].items()}
@@ -208,7 +213,8 @@ def average(epochs: Path, tokenizer: Path, out: Path, selection: Selection, *, t
     """ESPnet's own average of the best epochs as a model folder, and as ESPnet itself loads it.
 
     `out` gets espnet.pth and espnet.yaml; model.safetensors and model.yaml, the same weights under our names, which the shared
-    decoder reads (under ESPnet's names for a model that ours has no counterpart of); the tokenizer; and averaging.json.
+    decoder reads (under ESPnet's names for a model that ours has no counterpart of); the source of a user's own mixer; the
+    tokenizer; and averaging.json.
 
     epochs : epochs.json of `train`; tokenizer : its folder. A selection other than the training's is averaged here, by ESPnet,
     in the state folder; a `UserError` names wanted epochs whose weights are no longer kept.
@@ -224,6 +230,7 @@ def average(epochs: Path, tokenizer: Path, out: Path, selection: Selection, *, t
     out, choice = Path(out), Epochs.read(epochs)
     state = choice.state
     settings = read_object(state / SETTINGS, "settings")["settings"]
+    settings = {**settings, "model": kept(settings["model"], state)}
     averaged, best = _averaged(choice, selection, threads)
     weights = torch.load(averaged, map_location="cpu", weights_only=True)
     if bad := [
@@ -234,9 +241,7 @@ def average(epochs: Path, tokenizer: Path, out: Path, selection: Selection, *, t
         )
     with atomic_path(out / "espnet.pth") as temporary:
         shutil.copyfile(averaged, temporary)
-    options = (state / "config.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
-    # `config` is where the options lay when the training began
-    write_text(out / "espnet.yaml", "".join(line for line in options if not line.startswith("config: ")))
+    write_text(out / "espnet.yaml", _options(state, settings["model"], out))
     copy_tokenizer(tokenizer, out)
     if settings["model"].get("architecture") == E_BRANCHFORMER:
         write_tensors(out / "model.safetensors", weights)
@@ -248,6 +253,16 @@ def average(epochs: Path, tokenizer: Path, out: Path, selection: Selection, *, t
         model.load_state_dict(from_espnet(weights, model.state_dict(), attention=attention))
         save_model(model, out)
     return write_averaging(choice, best, selection, out)
+
+
+def _options(state: Path, model: Mapping[str, Any], out: Path) -> str:
+    """ESPnet's options of a training, by which the model in `out` is loaded: a user's own mixer from its copy there."""
+    lines = (state / "config.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
+    # `config` is where the options lay when the training began
+    text = "".join(line for line in lines if not line.startswith("config: "))
+    if not is_own(model.get("mixer", {}).get("mixer")):
+        return text
+    return re.sub(rf"^( +{KEPT}: ).*", lambda found: found[1] + json.dumps(str(out / FILE)), text, flags=re.MULTILINE)
 
 
 def _averaged(choice: Epochs, selection: Selection, threads: int) -> tuple[Path, list[int]]:

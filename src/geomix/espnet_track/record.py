@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from geomix.espnet_track.data import EspnetData, read_scp
+from geomix.mixers.own.source import kept
 from geomix.speech.manifest import SAMPLE_RATE
 from geomix.speech.prepared import read_counts, read_dropped
 from geomix.training.averaging import Selection
@@ -48,7 +49,7 @@ class Trained:
 def record_of(about: About, trained: Trained, state: Path, origin: Origin) -> RunRecord:
     """The run record of a training in the state folder `state`."""
     summary, train = trained.summary, trained.data.train_summary
-    epochs, flops = summary["epochs"].values(), _flops(trained)
+    epochs, flops = summary["epochs"].values(), _flops(trained, state)
     seconds = max(sum(values["train_seconds"] for values in epochs), 1e-9)
     rate = sum(map(int, read_scp(trained.lengths).values())) / SAMPLE_RATE * len(epochs) / seconds
     dropped = read_dropped(train)
@@ -104,7 +105,7 @@ def _course(trained: Trained, mfu: float | None, seconds: float) -> Course:
     )
 
 
-def _flops(trained: Trained) -> float | None:
+def _flops(trained: Trained, state: Path) -> float | None:
     """Floating point operations a second of audio; None for a model that is not ours."""
     from geomix.models.flops import train_flops_per_audio_second
     from geomix.speech.tokenizer import Tokenizer
@@ -113,7 +114,8 @@ def _flops(trained: Trained) -> float | None:
     if "architecture" in trained.settings["model"]:
         return None
     vocab = Tokenizer.load(trained.data.tokenizer).size
-    return train_flops_per_audio_second(model_settings(trained.settings, vocab))
+    settings = {**trained.settings, "model": kept(trained.settings["model"], state)}
+    return train_flops_per_audio_second(model_settings(settings, vocab))
 
 
 def log_lines(state: Path, summary: Mapping[str, Any], accumulation: int) -> Iterator[dict[str, Any]]:

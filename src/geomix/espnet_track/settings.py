@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geomix.errors import UserError
-from geomix.mixers.own.source import is_own
 from geomix.settings import E_BRANCHFORMER, training_settings
 from geomix.training.averaging import Selection
 
@@ -94,10 +93,6 @@ def model_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
                 f"model.batch_norm {model['batch_norm']!r}: the track espnet has ESPnet's own: choose espnet"
             )
         mixer = dict(model["mixer"])
-        if is_own(mixer["mixer"]):
-            raise UserError(
-                f"mixer {mixer['mixer']!r} is a file of your own, which the track own alone trains: study: {{tracks: [own]}}"
-            )
         encoder = ENCODER
         conf = {
             "output_size": model["width"],
@@ -253,8 +248,8 @@ def training_config(
     }
 
 
-def stats_config(data: EspnetData, mels: int) -> dict[str, Any]:
-    """ESPnet's configuration of collect-stats: sums of the features of all training utterances; no arm has a part in it."""
+def stats_config(data: EspnetData, mels: int, folder: Path) -> dict[str, Any]:
+    """ESPnet's configuration of collect-stats, which leaves train/feats_stats.npz in `folder`; no arm has a part in it."""
     return {
         "frontend": "default",
         "frontend_conf": {"fs": 16000, "n_fft": 512, "win_length": 400, "hop_length": 160, "n_mels": mels},
@@ -270,7 +265,7 @@ def stats_config(data: EspnetData, mels: int) -> dict[str, Any]:
         "collect_stats": True,
         "train_shape_file": [str(data.train / "speech_shape")],
         "valid_shape_file": [str(data.dev / "speech_shape")],
-        "output_dir": str(data.stats.parent.parent),
+        "output_dir": str(folder),
         "ngpu": 0,
         "num_workers": 0,
         "batch_size": 20,

@@ -12,7 +12,7 @@ def perplexities(losses: Sequence[float], tokens: Sequence[int]) -> dict[str, fl
     """Perplexity from each batch's mean loss (nats) and its number of tokens.
 
     batch_mean : exp of the mean of the batch means. A short last batch weighs as much as a full one; it is what the
-        re-implementation that reproduced the paper reports, so parity is judged by it.
+        re-implementation that reproduced [Zhang2025]'s Transformer ([Tested2026]) reports, so parity is judged by it.
     token : exp of the mean over tokens.
     """
     return {

@@ -28,7 +28,7 @@ BERT_VOCABULARY = (
 # where the workflow puts the archive when the config gives no path
 FETCHED_ARCHIVE = "data/language/wikitext-2-raw-v1.zip"
 
-# word tokens of WikiText-2 with one end of line a line (Merity et al. 2016, arXiv 1609.07843, table 1); both versions
+# word tokens of WikiText-2 with one end of line a line ([Merity2016], table 1); both versions
 # have the same words, the tokenised one with 13 thousand rare types replaced by <unk>
 WORD_COUNTS = {"train": 2_088_628, "valid": 217_646, "test": 245_569}
 

@@ -1,4 +1,4 @@
-"""Training of language models: what the workflow's rule train_language calls.
+"""Training of language models: what a study of language models calls.
 
 Settings are the plain dictionary of `geomix.settings.language_training_settings`: `model` (fields of
 `models.transformer_lm.LanguageModelConfig` but `vocab` and `seed`), `training` (`batch`, in blocks, and the fields of
@@ -35,7 +35,7 @@ from geomix.training.seeding import seed_all
 
 SELECTION = Selection(1, "dev_perplexity")
 """A language model is its one best epoch."""
-NARROW_SINE = 0.05  # the article counts the partners whose angle has a sine below this
+NARROW_SINE = 0.05  # [Tested2026] counts the partners whose angle has a sine below this
 
 
 def model_settings(settings: Mapping[str, Any], vocab: int) -> LanguageModelConfig:

@@ -51,8 +51,8 @@ def load_model(folder: str | os.PathLike, device: torch.device | str = "cpu") ->
         raise UserError(
             f"{folder}: its model.yaml or model.safetensors is damaged ({' '.join(str(error).split())}); make the model again"
         ) from None
-    if not isinstance(about, Mapping) or "model" not in about:
-        raise UserError(f"{folder / 'model.yaml'}: no entry `model`; make the model again")
+    if not isinstance(about, Mapping) or not isinstance(about.get("model"), Mapping):
+        raise UserError(f"{folder / 'model.yaml'}: no entry `model` with settings; make the model again")
     config = model_config(own.kept(about["model"], folder))
     with torch.device("meta"):
         model = config.build()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from geomix.files import read_object, read_objects
-from geomix.report.text import interval_text, markdown_table
+from geomix.report.columns import Column, Table
+from geomix.report.text import interval_text, named_verdict
 from geomix.statistics.targets import NO_GATE, seeds_named, spoken, trainings_measured
-from geomix.training.results import Study
+from geomix.training.results import WER, Study
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,8 @@ class Claim:
     where: str
 
 
-def claims_of_run(folder: str | os.PathLike, question: str) -> list[Claim]:
-    """Claims of one run: its baseline's target, each planned contrast on the test sets, and the arms' sizes.
+def claims_of_study(folder: str | os.PathLike, question: str) -> list[Claim]:
+    """Claims of one study: its baseline's target, each planned contrast on the test sets, and the arms' sizes.
 
     `question` says what the run is for, in a few words. A run that has no study.json yet, or no comparisons, is
     `not run`; sizes are known from the study's description before anything is trained and are `derived`.
@@ -32,30 +34,13 @@ def claims_of_run(folder: str | os.PathLike, question: str) -> list[Claim]:
     folder = Path(folder)
     if not (folder / "study.json").is_file():
         return [Claim(question, "not run", "-", f"`{folder}`")]
-    study, found = Study.read(folder), []
-    if study.gate is None:
-        found.append(_ungated(folder, question))
-    elif (folder / "parity.json").is_file():
-        parity = read_object(folder / "parity.json", "sentence", "track", "seeds")
-        found.append(
-            Claim(
-                f"{question}: the baseline reaches its target",
-                "measured",
-                f"{spoken(parity)}; {trainings_measured(parity)}",
-                f"`{folder}/parity.json`",
-            )
-        )
+    study = Study.read(folder)
+    found = [*_baseline(study, question)]
     if (folder / "comparisons.json").is_file():
         for e in read_objects(folder / "comparisons.json", "a", "b", "set", "planned", "verdict"):
             if e["planned"] and e["set"] in study.test_sets:
-                seeds = f"{e['seeds_a']} seed{'s' if e['seeds_a'] > 1 else ''}, {e['speakers']} speakers"
-                verdict = {"a better": f"{e['a']} better", "b better": f"{e['b']} better"}.get(
-                    e["verdict"], e["verdict"]
-                )
-                intervals = f"{interval_text(e['low'], e['high'])}, t {interval_text(e['t_low'], e['t_high'])}"
-                figure = f"{e['difference']:+.2f} points {intervals}, {seeds}: {verdict}"
-                claim = f"{question}: {e['a']} against {e['b']} on {e['set']} ({e['track']})"
-                found.append(Claim(claim, "measured", figure, f"`{folder}/tables.md`"))
+                contrast, figure = (_of_rates if study.metric == WER else _of_perplexities)(e)
+                found.append(Claim(f"{question}: {contrast}", "measured", figure, f"`{folder}/tables.md`"))
     else:
         found.append(Claim(question, "not run", "-", f"`{folder}`"))
     sizes = [f"{arm} {study.parameters(arm):,}" for arm in study.arms if study.parameters(arm) is not None]
@@ -64,30 +49,34 @@ def claims_of_run(folder: str | os.PathLike, question: str) -> list[Claim]:
     return found
 
 
-def claims_of_language(folder: str | os.PathLike, question: str) -> list[Claim]:
-    """Claims of a language study, results/<run>/language: its baseline's target and each planned contrast on the test text."""
-    folder = Path(folder)
-    if not (folder / "comparisons.json").is_file():
-        return [Claim(question, "not run", "-", f"`{folder}`")]
-    if (folder / "study.json").is_file() and read_object(folder / "study.json", "gate")["gate"] is None:
-        found = [_ungated(folder, question)]
-    else:
-        parity = read_object(folder / "parity.json", "sentence", "seeds")
-        figure = f"{spoken(parity)}; {seeds_named(parity['seeds'])}"
-        found = [Claim(f"{question}: the baseline", "measured", figure, f"`{folder}/parity.json`")]
-    for e in read_objects(folder / "comparisons.json", "a", "b", "set", "planned", "verdict"):
-        if e["planned"] and e["set"] == "test":
-            interval = f" [{e['low']:.3f}, {e['high']:.3f}]" if "low" in e else ""
-            figure = (
-                f"perplexity ratio {e['ratio']:.3f}{interval}, {e['seeds_a']} + {e['seeds_b']} seeds: {e['verdict']}"
-            )
-            found.append(Claim(f"{question}: {e['a']} over {e['b']}", "measured", figure, f"`{folder}/tables.md`"))
-    return found
+def _baseline(study: Study, question: str) -> Iterator[Claim]:
+    """What the gate measured, or that the study has none."""
+    target, path = f"{question}: the baseline reaches its target", study.folder / "parity.json"
+    if study.gate is None:
+        yield Claim(target, "not run", NO_GATE, f"`{study.folder}/study.json`")
+    elif path.is_file():
+        parity = read_object(path, "sentence", "seeds")
+        # a range of perplexities may have no published end to reach
+        speech = study.metric == WER
+        trainings = trainings_measured(parity) if speech else seeds_named(parity["seeds"])
+        figure = f"{spoken(parity)}; {trainings}"
+        yield Claim(target if speech else f"{question}: the baseline", "measured", figure, f"`{path}`")
 
 
-def _ungated(folder: Path, question: str) -> Claim:
-    """What is said of the baseline of a study without a gate."""
-    return Claim(f"{question}: the baseline reaches its target", "not run", NO_GATE, f"`{folder}/study.json`")
+def _of_rates(e: Mapping[str, Any]) -> tuple[str, str]:
+    """A contrast of word error rates and its figure."""
+    seeds = f"{e['seeds_a']} seed{'s' if e['seeds_a'] > 1 else ''}, {e['speakers']} speakers"
+    intervals = f"{interval_text(e['low'], e['high'])}, t {interval_text(e['t_low'], e['t_high'])}"
+    verdict = named_verdict(e["verdict"], e["a"], e["b"])
+    figure = f"{e['difference']:+.2f} points {intervals}, {seeds}: {verdict}"
+    return f"{e['a']} against {e['b']} on {e['set']} ({e['track']})", figure
+
+
+def _of_perplexities(e: Mapping[str, Any]) -> tuple[str, str]:
+    """A contrast of perplexities and its figure."""
+    interval = f" [{e['low']:.3f}, {e['high']:.3f}]" if "low" in e else ""
+    figure = f"perplexity ratio {e['ratio']:.3f}{interval}, {e['seeds_a']} + {e['seeds_b']} seeds: {e['verdict']}"
+    return f"{e['a']} over {e['b']}", figure
 
 
 PHASES = {
@@ -109,7 +98,14 @@ def claims_of_algebra(folder: str | os.PathLike, question: str) -> list[Claim]:
     return found
 
 
+COLUMNS = (
+    Column("claim", lambda c: c.claim),
+    Column("status", lambda c: c.status),
+    Column("figure", lambda c: c.figure),
+    Column("where", lambda c: c.where),
+)
+
+
 def claims_table(claims: Iterable[Claim]) -> str:
     """Markdown table of claims."""
-    lines = [[c.claim, c.status, c.figure, c.where] for c in claims]
-    return "\n".join(markdown_table(["claim", "status", "figure", "where"], lines))
+    return Table.of(COLUMNS, claims).markdown()

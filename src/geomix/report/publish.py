@@ -9,17 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from geomix.errors import UserError
 from geomix.files import read_object, write_text
 from geomix.report.build import build_report
-from geomix.report.language import build_report as build_language_report
-from geomix.report.names import figure_files, is_speech
-from geomix.report.tables import render_text
+from geomix.report.names import figure_files
 from geomix.speech.manifest import read_lines, read_manifest
 from geomix.speech.scoring import read_score
-from geomix.training.results import LANGUAGE, Study, studies_in
+from geomix.training.results import LANGUAGE, WER, Study, studies_in
 
 # what is copied of a training's folder: all but weights and features
 KINDS = (".json", ".jsonl", ".tsv", ".csv", ".md", ".yaml", ".txt", ".svg", ".png")
@@ -38,29 +35,12 @@ class Publication:
     remarks: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Rebuilt:
-    """The files of a report that was made anew, relative to its folder, and what a terminal shows of it."""
-
-    names: list[str]
-    text: str
-
-
-def rebuild(part: Path, out: Path) -> Rebuilt:
-    """Write the tables and figures of one study, speech or language, into `out`."""
-    settings = read_object(part / "study.json", "study", "arms")
-    figures = [f"figures/{name}" for name in figure_files(settings)]
-    if is_speech(settings):
-        return Rebuilt([*PAGES, *figures], render_text(build_report(part, out)))
-    build_language_report(part, out)
-    return Rebuilt([*PAGES, *figures], (out / "tables.md").read_text(encoding="utf-8"))
-
-
 def differing(part: Path) -> tuple[list[str], str]:
     """Names of the tables and figures in `part` that are not, byte for byte, what its scores and records give; and their text."""
     with tempfile.TemporaryDirectory() as temporary:
-        made = rebuild(part, Path(temporary))
-        return [n for n in made.names if _content(part / n) != _content(Path(temporary) / n)], made.text
+        report = build_report(part, temporary)
+        names = [*PAGES, *(f"figures/{name}" for name in figure_files(report.study.settings))]
+        return [n for n in names if _content(part / n) != _content(Path(temporary) / n)], report.text()
 
 
 def _content(path: Path) -> bytes | None:
@@ -135,8 +115,8 @@ def _beside(out: Path) -> Iterator[Path]:
 
 def _publish_part(part: Path, out: Path, publication: Publication, allow_dirty: bool) -> None:
     """Check one study and copy it to `out`."""
-    settings = read_object(part / "study.json", "study", "arms")
-    trainings = _speech_trainings(part) if is_speech(settings) else _language_trainings(part, settings)
+    study = Study.read(part)
+    speech, trainings = study.metric == WER, _trainings(study)
     dirty = [place for place in trainings if read_object(place / "record.json").get("dirty") is not False]
     if dirty and not allow_dirty:
         raise UserError(
@@ -150,12 +130,12 @@ def _publish_part(part: Path, out: Path, publication: Publication, allow_dirty: 
     if stale := [name for name in differing(part)[0] if not name.startswith("figures/")]:
         raise UserError(f"{part / stale[0]}: is not what its scores and records give: run the report step again")
     copy = _copier(part, out)
-    for name in (*SUMMARIES, *(f"figures/{name}" for name in figure_files(settings))):
+    for name in (*SUMMARIES, *(f"figures/{name}" for name in figure_files(study.settings))):
         if (part / name).is_file() or name.startswith("figures/"):
             copy(part / name)
     references = sorted(part.glob("granite/*/seed0")) + sorted(part.glob("granite/tables.*"))
-    sets = set(Study.read(part).sets) if is_speech(settings) else set()
-    for place in (*trainings, *(references if is_speech(settings) else ())):
+    sets = set(study.sets) if speech else set()
+    for place in (*trainings, *(references if speech else ())):
         for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
             if (
                 path.is_file()
@@ -163,8 +143,8 @@ def _publish_part(part: Path, out: Path, publication: Publication, allow_dirty: 
                 and not _of_another_set(path, place, sets)
             ):
                 copy(path)
-    if is_speech(settings):
-        _publish_manifests(Study.read(part), out / "manifests", publication)
+    if speech:
+        _publish_manifests(study, out / "manifests", publication)
 
 
 def _of_another_set(path: Path, place: Path, sets: set[str]) -> bool:
@@ -188,37 +168,23 @@ def _copier(part: Path, out: Path) -> Callable[[Path], None]:
     return copy
 
 
-def _speech_trainings(part: Path) -> list[Path]:
-    """Folders of the study's trainings and of its gate's anchors; each must have its record, scores and hypotheses."""
-    study = Study.read(part)
-    wanted: dict[Path, list[str]] = {
-        study.trained(track, arm, seed).folder: study.sets
-        for track in study.tracks
-        for arm in study.arms
-        for seed in study.seeds(track)
-    }
-    gate = study.gate or {}
-    parity = read_object(part / "parity.json", "passed") if gate else {}
-    for anchor in (gate, gate.get("fallback") if not parity.get("passed") else None):
-        for seed in (anchor or {}).get("seeds", ()):
-            sets = [target["set"] for target in anchor["targets"]]
-            wanted.setdefault(study.trained(anchor["track"], anchor["arm"], seed).folder, sets)
+def _trainings(study: Study) -> list[Path]:
+    """Folders of the study's trainings and of its gate's anchors; each must have what a published run needs."""
+    wanted = {trained.folder: study.sets for trained in study.trainings}
+    anchors = [study.gate] if study.gate else []
+    if anchors and study.gate.get("fallback") and not read_object(study.folder / "parity.json", "passed")["passed"]:
+        anchors.append(study.gate["fallback"])
+    for anchor in anchors:
+        sets = [target["set"] for target in anchor.get("targets", ())]
+        for seed in anchor["seeds"]:
+            wanted.setdefault(study.trained(anchor.get("track", ""), anchor["arm"], seed).folder, sets)
     for place, sets in wanted.items():
-        scored = [place / "score" / f"{name}.{form}" for name in sets for form in ("json", "tsv")]
-        _there([place / "record.json", *scored, *(place / "hyp" / name / "text" for name in sets)])
+        names = ["record.json", "log.jsonl", "diagnostics.json"]
+        if study.metric == WER:
+            scored = [f"score/{name}.{form}" for name in sets for form in ("json", "tsv")]
+            names = ["record.json", *scored, *(f"hyp/{name}/text" for name in sets)]
+        _there([place / name for name in names])
     return list(wanted)
-
-
-def _language_trainings(part: Path, settings: dict[str, Any]) -> list[Path]:
-    study = Study.read(part)
-    gate = study.gate or {"seeds": ()}
-    places = [t.folder for t in study.trainings] + [
-        study.trained("", gate["arm"], seed).folder for seed in gate["seeds"]
-    ]
-    places = list(dict.fromkeys(places))
-    for place in places:
-        _there([place / name for name in ("record.json", "log.jsonl", "diagnostics.json")])
-    return places
 
 
 def _there(paths: list[Path]) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from geomix.errors import UserError
 from geomix.files import read_object, write_text
-from geomix.report.text import markdown_table
+from geomix.report.columns import Table
+from geomix.report.pages import render
+from geomix.report.rows import COLUMNS, CSV, Row
 from geomix.speech.scoring import by_speaker, read_score
 from geomix.statistics import bootstrap_rate
 
@@ -24,10 +24,10 @@ def reference_rows(
     seed: int,
     arms: Sequence[str] | None = None,
     partial: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Rows for the checkpoints below `folder` (results/<run>/granite); `arms` or, without them, all that lie there.
 
-    Keys are the columns of tables.csv; `wer_low` and `wer_high` are percentiles of `resamples` bootstrap samples of speakers.
+    Ends of an interval are percentiles of `resamples` bootstrap samples of speakers.
     A row whose record or score is absent is a `UserError`; a partial report leaves it out.
     """
     folder, rows = Path(folder), []
@@ -51,44 +51,33 @@ def reference_rows(
                     "remove both and run `snakemake granite` again"
                 )
             errors, words = by_speaker([score], [str(path)])
-            rate = bootstrap_rate(errors, words, resamples=resamples, seed=seed)
+            note = f"reference: {record['note']}; normaliser {totals['normaliser']}; {record['head']} head"
             rows.append(
-                {
-                    "corpus": record["corpus"], "track": "granite", "arm": arm, "set": name, "seeds": 1,
-                    "speakers": len(words), "params": record["parameters"], "unmatched": "true",
-                    "wer": f"{rate.estimate:.2f}", "wer_low": f"{rate.low:.2f}", "wer_high": f"{rate.high:.2f}",
-                    "cer": f"{score.characters.rate:.2f}", "words": score.words.reference,
-                    "substitutions": score.words.substitutions, "insertions": score.words.insertions,
-                    "deletions": score.words.deletions,
-                    "note": f"reference: {record['note']}; normaliser {totals['normaliser']}; {record['head']} head",
-                }
-            )  # fmt: skip
+                Row(
+                    corpus=record["corpus"],
+                    track="granite",
+                    arm=arm,
+                    set=name,
+                    seeds=1,
+                    speakers=len(words),
+                    params=record["parameters"],
+                    unmatched=True,
+                    wer=bootstrap_rate(errors, words, resamples=resamples, seed=seed),
+                    cer=score.characters.rate,
+                    words=score.words.reference,
+                    substitutions=score.words.substitutions,
+                    insertions=score.words.insertions,
+                    deletions=score.words.deletions,
+                    notes=(note,),
+                )
+            )
     return rows
 
 
-def write_reference_tables(rows: Sequence[Mapping[str, Any]], csv_path: str | Path, markdown_path: str | Path) -> None:
-    """Write reference rows as CSV (columns of tables.csv) and as a Markdown table."""
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(csv_path, buffer.getvalue())
-    lines = [
-        [
-            row["arm"],
-            row["set"],
-            f"{row['params']:,}",
-            f"{row['wer']} [{row['wer_low']}, {row['wer_high']}]",
-            row["cer"],
-            row["note"],
-        ]
-        for row in rows
-    ]
-    text = [
-        "# Granite Speech checkpoints on the study's evaluation sets",
-        "",
-        "Reference rows: published checkpoints, trained elsewhere on other data; no arm of the study, in no comparison.",
-        "",
-        *markdown_table(["checkpoint", "set", "parameters", "WER %", "CER %", "note"], lines),
-    ]
-    write_text(markdown_path, "\n".join(text) + "\n")
+def write_reference_tables(rows: Sequence[Row], csv_path: str | Path, markdown_path: str | Path) -> None:
+    """Write reference rows as CSV (columns of tables.csv) and as a page."""
+    columns = [replace(column, title="checkpoint") if column.name == "arm" else column for column in COLUMNS]
+    table = Table.of(columns, rows)
+    write_text(csv_path, table.pick(*CSV).csv())
+    shown = table.pick("arm", "set", "params", "rate", "cer", "remarks")
+    write_text(markdown_path, render("references.md", table=shown))

@@ -35,3 +35,8 @@ def interval_text(low: float | None, high: float | None, sign: str = "+") -> str
     if low is None or high is None or not math.isfinite(low + high):
         return "[no interval]"
     return f"[{low:{sign}.2f}, {high:{sign}.2f}]"
+
+
+def named_verdict(verdict: str, a: str, b: str) -> str:
+    """The verdict of a comparison with the systems by name: `grassmann better` for `a better`; any other as it is."""
+    return {"a better": f"{a} better", "b better": f"{b} better"}.get(verdict, verdict)

@@ -4,7 +4,7 @@
 configuration or raise the same sentence.
 """
 
-from geomix.settings.config import Config, load, merge, resolve
+from geomix.settings.config import Config, load, merge, read_layer, resolve
 from geomix.settings.stages import corpus_at
 from geomix.settings.trainings import (
     BASELINE,
@@ -34,6 +34,7 @@ __all__ = [
     "language_trainings_of",
     "load",
     "merge",
+    "read_layer",
     "resolve",
     "seeds_of",
     "settings_hash",

@@ -24,9 +24,9 @@ def unique(values: list) -> list:
 
 Unique = AfterValidator(unique)
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
-Name = Annotated[str, Field(pattern=NAME)]
+Name = Annotated[str, Field(pattern=NAME, max_length=100)]  # a folder of results
 Count = Annotated[int, Field(ge=1)]
-Seed = Annotated[int, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]  # numpy, to whose seeds epochs are added, takes 32 bits
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]

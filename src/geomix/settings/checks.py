@@ -51,7 +51,12 @@ def _check_names(config: Mapping[str, Any]) -> None:
     _known("study.arms", config["study"]["arms"], arms)
     _known("comparison.planned", [name for pair in planned for name in pair], arms)
     check_planned("comparison.planned", planned)
+    spelt: dict[str, str] = {}
     for name in config["study"]["arms"]:
+        if (other := spelt.setdefault(name.lower(), name)) != name:
+            raise UserError(
+                f"config: study.arms has {other!r} and {name!r}, one folder where capitals do not count: rename one"
+            )
         if arms[name].get("architecture") == E_BRANCHFORMER:
             raise UserError(
                 f"config: study.arms names {name!r}, a model of ESPnet's alone, which serves as an anchor: name it in gate.fallback"
@@ -107,6 +112,11 @@ def _check_runs(config: Mapping[str, Any]) -> None:
         raise UserError(f"config: run and algebra.run are both {config['run']!r}: give them different names")
     if config["study"]["arms"] and "train" in evaluation_sets(config):
         raise UserError("config: corpus.test has a set called train: give it another name")
+    if config["corpus"]["min_seconds"] > config["corpus"]["max_seconds"]:
+        raise UserError(
+            f"config: corpus.min_seconds {config['corpus']['min_seconds']:g} is more than max_seconds "
+            f"{config['corpus']['max_seconds']:g}, which leaves no utterance to train on: lower it"
+        )
     test, dev = config["corpus"]["test"], config["corpus"]["dev"]
     if "dev" in test and dev != (test["dev"] if isinstance(test, Mapping) else ["dev"]):
         raise UserError("config: corpus.test has a set called dev that is not corpus.dev: give it another name")

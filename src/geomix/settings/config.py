@@ -56,28 +56,41 @@ def load(*overlays: str | os.PathLike, base: str | os.PathLike = "config.yaml") 
 
 def read_layers(*paths: str | os.PathLike) -> dict[str, Any]:
     """YAML files laid over each other, the first at the bottom, as they stand."""
-    import yaml
-
     config: dict[str, Any] = {}
     for path in paths:
-        try:
-            layer = yaml.safe_load(Path(path).read_text(encoding="utf-8-sig"))
-        except FileNotFoundError:
-            raise UserError(
-                f"{path}: no such configuration file; run from the project's root or name another"
-            ) from None
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
-        except (
-            yaml.YAMLError,
-            ValueError,
-            RecursionError,
-        ) as error:  # of a number, a date or a nesting that Python cannot hold
-            raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())[:300]}: correct it") from None
-        if not isinstance(layer, dict):
-            raise UserError(f"{path}: a configuration is a dictionary of keys, not {type(layer).__name__}")
-        config = merge(config, layer)
+        config = merge(config, read_layer(path))
     return config
+
+
+def read_layer(path: str | os.PathLike) -> dict[str, Any]:
+    """One configuration file; `UserError` for what is no YAML dictionary, and for a key that stands twice, of which one would be lost."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node, deep=False):
+            seen = set()
+            for name in (each for each, _ in node.value if isinstance(each, yaml.ScalarNode)):
+                if name.value in seen:
+                    line = name.start_mark.line + 1
+                    raise UserError(f"{path}: line {line} has the key {name.value!r} a second time: leave one out")
+                seen.add(name.value)
+            return super().construct_mapping(node, deep)
+
+    try:
+        layer = yaml.load(Path(path).read_text(encoding="utf-8-sig"), Loader)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such configuration file; run from the project's root or name another") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ) as error:  # of a number, a date or a nesting that Python cannot hold
+        raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())[:300]}: correct it") from None
+    if not isinstance(layer, dict):
+        raise UserError(f"{path}: a configuration is a dictionary of keys, not {type(layer).__name__}")
+    return layer
 
 
 def merge(under: Any, over: Any) -> Any:

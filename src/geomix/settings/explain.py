@@ -110,6 +110,7 @@ class _Fault:
             "multiple_of": "is not a multiple of {multiple_of}",
             "too_short": "needs at least {min_length} entries",
             "too_long": "takes at most {max_length} entries",
+            "string_too_long": "has more than {max_length} letters",
             "string_pattern_mismatch": "is no name: use letters, digits, '.', '_' and '-', a letter or digit first",
             "int_type": "is not a whole number",
             "float_type": "is not a number",

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from geomix.settings.base import Count, Name, Names, NotNegative, Positive, Rate, Section, Unique, key, override
+from geomix.settings.base import Count, Name, Names, NotNegative, Positive, Rate, Section, Seed, Unique, key, override
 
 
 def _with_original(factors: list[float]) -> list[float]:
@@ -97,7 +97,7 @@ class Corpus(Section):
     )
     speakers: Count = key(8, "smoke: speakers to train on", "prepare report")
     utterances: Count = key(6, "smoke: utterances of each", "prepare report")
-    seed: int = key(0, "smoke, demo: of what is generated", "prepare report")
+    seed: Seed = key(0, "smoke, demo: of what is generated", "prepare report")
 
 
 class Features(Section):

@@ -175,17 +175,21 @@ def text_key(text: Mapping[str, Any]) -> str:
     return digest(text_settings(text))
 
 
-def language_training(config: Mapping[str, Any], arm: str, seed: int) -> str:
-    """Param of a training of the language study."""
-    return settings_hash(language_training_settings(config["language"], arm, seed), {})
+def language_training(language: Mapping[str, Any], arm: str, seed: int) -> str:
+    """Param of a training of a language study."""
+    return settings_hash(language_training_settings(language, arm, seed), {})
 
 
-def language_report(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Params of the language study's description."""
-    language = config["language"]
+def language_comparison(language: Mapping[str, Any]) -> dict[str, Any]:
+    """Params of the comparison of a language study's arms."""
+    return {"study": language["study"], **language["comparison"]}
+
+
+def language_report(language: Mapping[str, Any]) -> dict[str, Any]:
+    """Params of a language study's description; the section has `run` beside its keys."""
     hidden = ("device", "threads", "save_minutes", "log_every", "detect_after")
     training = {key: value for key, value in language["training"].items() if key not in hidden}
-    return {"run": config["run"], **language, "training": training, "corpus": text_settings(language["corpus"])}
+    return {**language, "training": training, "corpus": text_settings(language["corpus"])}
 
 
 def all_trainings(config: Mapping[str, Any]) -> list[tuple[str, str, int]]:
@@ -227,11 +231,11 @@ def _language_stages(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "prepare": language["corpus"],
         "train": {
-            f"{arm}/{seed}": language_training(config, arm, seed) for arm, seed in language_trainings_of(language)
+            f"{arm}/{seed}": language_training(language, arm, seed) for arm, seed in language_trainings_of(language)
         },
         "gate": language["gate"],
-        "compare": [language["study"], language["comparison"]],
-        "report": language_report(config),
+        "compare": language_comparison(language),
+        "report": language_report({"run": config["run"], **language}),
     }
 
 

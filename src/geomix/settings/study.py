@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from geomix.settings.base import Count, Name, Names, NotNegative, Section, Seeds, Unique, key, override
+from geomix.settings.base import Count, Name, Names, NotNegative, Section, Seed, Seeds, Unique, key, override
 
 Track = Literal["own", "espnet"]
 
@@ -29,7 +29,7 @@ class Comparison(Section):
         [], "contrasts [a, b] under Holm's correction; every other pair is marked exploratory", "compare report"
     )
     resamples: Annotated[int, Field(ge=100)] = key(10000, "resamples of the paired bootstrap", "compare report")
-    seed: int = key(0, "of the bootstrap", "compare report")
+    seed: Seed = key(0, "of the bootstrap", "compare report")
 
 
 class Target(Section):

@@ -1,6 +1,6 @@
 """SpecAugment as ESPnet applies it: on the raw log-mel, before normalisation, masks filled with 0.0.
 
-Sources: Park et al. 2019 (https://arxiv.org/abs/1904.08779) as implemented in
+Sources: [Park2019] as implemented in
 https://github.com/espnet/espnet/tree/master/espnet2/layers (time_warp.py, mask_along_axis.py) and
 espnet2/asr/specaug/specaug.py.
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from geomix import files
+from geomix.algebra.constants import constant
 from geomix.errors import UserError
 from geomix.speech.audio import perturb_speed, read_audio
 from geomix.speech.manifest import SAMPLE_RATE, SAMPLES_WITHOUT_FRAME, Utterance, read_lines
@@ -55,7 +56,7 @@ def mel_filters(n_mels: int = N_MELS) -> np.ndarray:
     return np.maximum(triangles, 0) * (2 / (high - low))
 
 
-@functools.lru_cache(maxsize=16)
+@constant
 def _window_and_filters(n_mels: int, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     window = torch.hann_window(WINDOW, dtype=dtype, device=device)
     return window, torch.from_numpy(mel_filters(n_mels)).to(device, dtype)

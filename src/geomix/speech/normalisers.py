@@ -15,8 +15,12 @@ from geomix.errors import UserError
 
 
 def letters(text: str) -> str:
-    """Lower case; letters with their combining marks, digits and apostrophes inside words; all else separates words."""
+    """Lower case; letters with their combining marks, digits and apostrophes inside words; all else separates words.
+
+    Signs that are not seen (category Cf: joiners, soft hyphens, marks of direction) break no word and are dropped.
+    """
     text = unicodedata.normalize("NFKC", text).lower().replace("’", "'")
+    text = "".join(c for c in text if unicodedata.category(c) != "Cf")
     # re knows no marks (categories Mn, Mc, Me), without which Devanagari's vowel signs would cut words: they stand as \x00
     shape = "".join("\0" if unicodedata.category(c).startswith("M") else c.replace("\0", " ") for c in text)
     word = r"[^\W_](?:[^\W_]|\0)*(?:'[^\W_](?:[^\W_]|\0)*)*"
@@ -24,7 +28,7 @@ def letters(text: str) -> str:
 
 
 def whisper_english() -> Callable[[str], str]:
-    """Whisper's EnglishTextNormalizer (Radford et al. 2022, appendix C), from the package whisper-normalizer.
+    """Whisper's EnglishTextNormalizer ([Radford2022], appendix C), from the package whisper-normalizer.
 
     Raises UserError when the package is not installed.
     """

@@ -12,16 +12,10 @@ def side_of(low: float, high: float, null: float = 0.0) -> int:
     return int(low > null) - int(high < null)
 
 
-def outcome(
-    intervals: Iterable[tuple[float, float]],
-    names: tuple[str, str] = ("a", "b"),
-    *,
-    null: float = 0.0,
-    lower_is_better: bool = True,
-) -> str:
+def outcome(intervals: Iterable[tuple[float, float]], names: tuple[str, str] = ("a", "b"), *, null: float = 0.0) -> str:
     """`NAME better` where all intervals of the difference a - b (or ratio a / b, `null` 1) lie on one side, else `tie`.
 
-    Without any interval: `no interval`.
+    Less is better. Without any interval: `no interval`.
     """
     sides = {side_of(low, high, null) for low, high in intervals}
     if not sides:
@@ -29,7 +23,7 @@ def outcome(
     side = sides.pop() if len(sides) == 1 else 0
     if not side:
         return TIE
-    return f"{names[0] if (side < 0) == lower_is_better else names[1]} better"
+    return f"{names[0] if side < 0 else names[1]} better"
 
 
 def ratio_method(quantity: str, plural: str) -> str:

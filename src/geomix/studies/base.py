@@ -28,7 +28,7 @@ class Judged:
 class Metric:
     """What trainings are judged and compared by.
 
-    name, unit, lower_is_better : in a person's words
+    name : in a person's words; less of it is better
     file : what the comparison reads in the folder of a training; `{set}` stands for the evaluation set
     read : a training and a set -> the measurement that `compare` takes
     value : a training and a set -> the number that the gate judges
@@ -40,8 +40,6 @@ class Metric:
     """
 
     name: str
-    unit: str = ""
-    lower_is_better: bool = True
     file: str
     read: Callable[[Trained, str], Any]
     value: Callable[[Trained, str], float]

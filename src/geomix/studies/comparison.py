@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from geomix.statistics import holm, outcome, t_interval_log_perplexity
-from geomix.studies.base import Kind, Metric
+from geomix.statistics import holm, outcome, ratio_method, t_interval_log_perplexity
+from geomix.studies.base import Judged, Kind, Metric
 from geomix.training.results import Study, Trained
 
 
@@ -67,6 +67,21 @@ def _correct(family: list[dict[str, Any]]) -> None:
     adjusted = holm([np.nan if entry["p"] is None else entry["p"] for entry in family])
     for entry, p in zip(family, adjusted, strict=True):
         entry["holm_p"] = p if math.isfinite(p) else None
+
+
+def number_a_seed(
+    *,
+    name: str,
+    plural: str,
+    file: str,
+    read: Callable[[Trained, str], float],
+    judged_sets: Callable[[Mapping[str, Any]], Sequence[str]],
+    judge: Callable[[Mapping[str, Any], Mapping[str, float], str], Judged],
+) -> Metric:
+    """A metric of which each training has one positive number a set, less being better: arms are compared by their ratio."""
+    method = ratio_method(name, plural)
+    compare = lambda a, b, names, study: compare_ratios(a, b, names, method)
+    return Metric(name=name, file=file, read=read, value=read, judged_sets=judged_sets, judge=judge, compare=compare)
 
 
 def compare_ratios(

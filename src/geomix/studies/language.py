@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from geomix.settings import language_training_settings
-from geomix.statistics import range_verdict, ratio_method
-from geomix.studies.base import Judged, Kind, Metric
-from geomix.studies.comparison import compare_ratios
+from geomix.statistics import range_verdict
+from geomix.studies.base import Judged, Kind
+from geomix.studies.comparison import number_a_seed
 from geomix.training.results import Trained
-
-METHOD = ratio_method("perplexity", "perplexities")
 
 
 def perplexity(trained: Trained, name: str) -> float:
@@ -30,14 +28,13 @@ def judge(anchor: Mapping[str, Any], measured: Mapping[str, float], corpus: str)
     return Judged(verdict, {"measured": value, "low": bounds[0], "high": bounds[1], "source": source})
 
 
-PERPLEXITY = Metric(
+PERPLEXITY = number_a_seed(
     name="perplexity",
+    plural="perplexities",
     file="record.json",
     read=perplexity,
-    value=perplexity,
     judged_sets=lambda anchor: ["valid"],
     judge=judge,
-    compare=lambda a, b, names, study: compare_ratios(a, b, names, METHOD),
 )
 
 

@@ -38,7 +38,6 @@ def judge(anchor: Mapping[str, Any], measured: Mapping[str, float], corpus: str)
 
 WER = Metric(
     name="word error rate",
-    unit="%",
     file="score/{set}.tsv",
     read=lambda trained, name: read_score(trained.score_path(name)),
     value=word_error_rate,

@@ -220,10 +220,9 @@ def write_users(folder: Path, users: Iterable[User]) -> None:
 
 
 def stored(root: Path) -> list[Stored]:
-    """All state folders of a store, by name."""
-    folders = sorted(path for path in _folders(Path(root)) if _HASH.fullmatch(path.name))
+    """All state folders of a store, by name; `UserError` for a damaged file in one of them."""
     found = []
-    for folder in folders:
+    for folder in _states(root):
         try:
             found.append(_stored(folder))
         except UserError:
@@ -232,7 +231,16 @@ def stored(root: Path) -> list[Stored]:
     return found
 
 
+def _states(root: Path) -> list[Path]:
+    return sorted(path for path in _folders(Path(root)) if _HASH.fullmatch(path.name))
+
+
 def _stored(folder: Path) -> Stored:
+    return dataclasses.replace(_training(folder), users=read_users(folder))
+
+
+def _training(folder: Path) -> Stored:
+    """A state folder without those who claim it."""
     settings = data = {}
     if (folder / SETTINGS).exists():
         about = read_object(folder / SETTINGS, settings=dict, data=dict)
@@ -242,7 +250,7 @@ def _stored(folder: Path) -> Stored:
                 f"{folder / SETTINGS}: not the settings of a training: remove the file; a training writes it again"
             )
     finished = _finished(folder)["finished"] if (folder / FINISHED).exists() else None
-    return Stored(folder, read_users(folder), settings, data, finished)
+    return Stored(folder, (), settings, data, finished)
 
 
 def _finished(folder: Path) -> dict[str, Any]:
@@ -285,14 +293,20 @@ def _go_on_from_shorter(root: Path, folder: Path, request: Request) -> None:
 def _shorter(root: Path, request: Request) -> list[tuple[int, Path]]:
     """(epochs, folder) of finished trainings that differ in a smaller number of epochs alone, the longest first.
 
-    Compared by their hash: their settings may lack a key that was added later.
+    Compared by their hash: their settings may lack a key that was added later. Who claims them does not matter, and one
+    whose files are damaged is passed over with a word.
     """
     training = request.settings.get("training", {})
     epochs = training.get("epochs")
     if request.schedule is None or epochs is None:
         return []
     found = []
-    for other in stored(root):
+    for folder in _states(root):
+        try:
+            other = _training(folder)
+        except UserError as error:
+            say(f"{request.user.name}: passes over {folder}: {error}")
+            continue
         fewer = other.settings.get("training", {}).get("epochs", epochs)
         if not other.finished or fewer >= epochs:
             continue

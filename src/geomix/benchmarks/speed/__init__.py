@@ -1,4 +1,4 @@
-"""`geomix bench speed`: the speed probe (e00), piece by piece, each in a process of its own; `snakemake speed` does the same.
+"""`geomix bench speed`: the speed probe ([Tested2026], e00), piece by piece, each in a process of its own; `snakemake speed` does the same.
 
 What a mixer costs, in one block, one Conformer training step and a whole encoder at work.
 """
@@ -15,7 +15,7 @@ from geomix.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Common):
-    """Options of `geomix bench speed`; it writes pieces/, e00.csv, e00.md, record.json and the figures."""
+    """Options of `geomix bench speed`; it writes pieces/, speed.csv, speed.md, record.json and the figures."""
 
     out: Path = option(Path("results/speed"), "folder of what is written")
     device: str = option("auto", "auto, cpu, cuda or mps")
@@ -36,4 +36,4 @@ def run(options: Options) -> None:
         alone(measure_piece, piece, file, threads=options.threads, device=options.device, budget=options.seconds)
         print(f"measured {piece}", flush=True)
     build_report(files, options.out)
-    print((options.out / "e00.md").read_text(encoding="utf-8"))
+    print((options.out / "speed.md").read_text(encoding="utf-8"))

@@ -19,12 +19,12 @@ COLUMNS = (
 SCALED = {"gflop": "flop", "gbyte": "bytes", "peak_gb": "peak_bytes"}  # columns in 1e9
 Row = dict[str, Any]  # as `measure_piece` writes it
 CTC = ("loss", "loss_difference", "gradient_difference")
-# the goals of the paper's form against the anchored one at 128 tokens
+# the goals of [Zhang2025]'s form (`paper`) against the anchored one at 128 tokens
 GOALS = {"cpu": 2.8, "cuda": 3.5}
 
 
 def build_report(pieces: Sequence[str | Path], folder: str | Path) -> dict[str, Any]:
-    """Write e00.csv, e00.md, record.json and the plots of measured pieces into `folder`; return the record.
+    """Write speed.csv, speed.md, record.json and the plots of measured pieces into `folder`; return the record.
 
     Raises UserError when the pieces come from different machines or thread counts: their times are not comparable.
     """
@@ -39,7 +39,7 @@ def build_report(pieces: Sequence[str | Path], folder: str | Path) -> dict[str, 
     rows = [row for piece in found for row in piece["rows"]]
     machine = dict(zip(("device", "threads"), machines.pop(), strict=True))
     scaled = [{name: row[key] / 1e9 for name, key in SCALED.items() if key in row} for row in rows]
-    write_csv(folder / "e00.csv", COLUMNS, [row | more | machine for row, more in zip(rows, scaled, strict=True)])
+    write_csv(folder / "speed.csv", COLUMNS, [row | more | machine for row, more in zip(rows, scaled, strict=True)])
     record = {
         "ratios": paper_over_anchored(rows),
         "goal": GOALS.get(found[0]["record"]["device_type"]),
@@ -47,13 +47,13 @@ def build_report(pieces: Sequence[str | Path], folder: str | Path) -> dict[str, 
         "pieces": {piece["piece"]: piece["record"] for piece in found},
     }
     write_json(folder / "record.json", record)
-    write_text(folder / "e00.md", _page(rows, record, found[0]["record"]))
+    write_text(folder / "speed.md", _page(rows, record, found[0]["record"]))
     _draw(rows, folder)
     return record
 
 
 def paper_over_anchored(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-    """{"mixer": {length: ratio}, "block": {...}}: time of the paper's form over the anchored one's, where both agreed in the same run."""
+    """{"mixer": {length: ratio}, "block": {...}}: time of the form `paper` over the anchored one's, where both agreed in the same run."""
     agreed = [row for row in rows if row["part"] == "block" and row.get("agrees")]
     times = {(row["what"], row["form"], row["length"]): row["seconds"] for row in agreed}
     ratios: dict[str, dict[str, float]] = {"mixer": {}, "block": {}}
@@ -75,7 +75,7 @@ def _page(rows: Sequence[Row], record: dict[str, Any], machine: dict[str, Any]) 
 
 
 PAGE = """\
-# Speed probe (e00)
+# Speed probe
 
 {{ machine.device }}, {{ machine.threads }} thread{{ "s" if machine.threads > 1 }}, torch {{ machine.packages.torch }}, \
 {{ "bf16 autocast" if machine.device_type == "cuda" else "fp32" }}, commit {{ (machine.commit or "unknown")[:10] }}\

@@ -1,4 +1,4 @@
-"""Mean projected pair feature of each frame: the paper's form (`naive.py`) and its exact rewrite (`anchored.py`)."""
+"""Mean projected pair feature of each frame: [Zhang2025]'s form (`naive.py`) and its exact rewrite (`anchored.py`)."""
 
 from __future__ import annotations
 

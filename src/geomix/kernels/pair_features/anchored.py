@@ -1,4 +1,4 @@
-"""The exact rewrite of the paper's form: one pair vector per frame instead of one per offset.
+"""The exact rewrite of [Zhang2025]'s form: one pair vector per frame instead of one per offset.
 
 f is linear in its first argument and all pairs of frame t share z_t, so the mean moves inside (reference: seed article;
 proof in docs/math.md):

@@ -1,4 +1,4 @@
-"""The paper's form of the pair mixing: one pair vector and one projection per offset. It is the definition."""
+"""[Zhang2025]'s form of the pair mixing: one pair vector and one projection per offset. It is the definition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def paper_form(
     min_sine: float = 1e-3,
     eps: float = 1e-6,
 ) -> tuple[Tensor, Tensor]:
-    """g_t = mean over the valid pairs of frame t of W f(earlier, later) / n (arXiv 2512.19428, with t - offset: causal).
+    """g_t = mean over the valid pairs of frame t of W f(earlier, later) / n ([Zhang2025], with t - offset: causal).
 
     Args:
         f: the pair product, r to K coordinates.

@@ -1,4 +1,4 @@
-"""Attention with relative positions, as it is defined: Transformer-XL (arXiv 1901.02860, section 3.3), ESPnet's `latest`."""
+"""Attention with relative positions, as it is defined: Transformer-XL ([Dai2019], section 3.3), ESPnet's `latest`."""
 
 from __future__ import annotations
 

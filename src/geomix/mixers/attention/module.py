@@ -11,7 +11,7 @@ from geomix.mixers.frames import Frames
 
 
 class RelativeAttention(nn.Module):
-    """Transformer-XL attention (arXiv 1901.02860, section 3.3) as in ESPnet's RelPositionMultiHeadedAttention.
+    """Transformer-XL attention ([Dai2019], section 3.3) as in ESPnet's RelPositionMultiHeadedAttention.
 
     score[i, j] = ((q_i + u) . k_j + (q_i + v) . p_{i-j}) / sqrt(d); four linear maps with bias, `linear_pos` without, and
     the biases u and v: 329,216 parameters at width 256 with 4 heads. Padded keys get no weight: what stands there never matters

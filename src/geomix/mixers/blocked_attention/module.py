@@ -2,7 +2,7 @@
 
 Time is cut into windows of `context` frames that do not overlap; attention is block-diagonal over them. Inside a window the
 score of query i and key j is (q_i . k_j + q_i . e_(i-j)) / sqrt(d), with a learned vector e for each distance
-(Shaw et al. 2018, https://arxiv.org/abs/1803.02155; GraniteSpeechConformerAttention of transformers 4.57.1).
+([Shaw2018]; GraniteSpeechConformerAttention of transformers 4.57.1).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Self-attention whose queries and keys are multivectors: score <q ~k>_0 / tau, rotor positions, value transformation.
 
-Source: the k-blade article, sections 4.2 (reversion, learned temperature) and 4.3 (rotors; RoPE as the special case,
-arXiv:2104.09864). The metric's signs are folded into q, so that the score is one scaled_dot_product_attention.
+Source: [Parslow2026], sections 4.2 (reversion, learned temperature) and 4.3 (rotors; RoPE as the special case,
+[Su2021]). The metric's signs are folded into q, so that the score is one scaled_dot_product_attention.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class CausalPair(Arguments):
         [1, 2, 4, 8, 12, 16], "distances to the partners, in frames or tokens"
     )
     one_offset_per_block: bool = argument(False, "block i uses offset i alone, the list repeated")
-    form: Literal["anchored", "paper"] = argument("anchored", "the exact fast rewrite, or the paper's own steps")
+    form: Literal["anchored", "paper"] = argument("anchored", "the exact fast rewrite, or [Zhang2025]'s own steps")
     empty: Literal["zero", "bias"] = argument("zero", "what a token without a partner receives")
     min_sine: Annotated[float, Field(ge=0, le=1)] = argument(
         1e-3, "sine below which a thin pair is no longer normalised to length 1"
@@ -44,7 +44,7 @@ class CausalPair(Arguments):
         return (width * self.rank + self.rank) + (self.components * width + width) + (2 * width * width + width)
 
     def macs_per_frame(self, width: int, frames: int) -> float:
-        """The same maps; the paper's form projects the product of each pair, the anchored one their sum."""
+        """The same maps; the form `paper` projects the product of each pair, the anchored one their sum."""
         pairs = self.sides * (1 if self.one_offset_per_block else len(self.offsets))
         vectors = 1 if self.form == "anchored" else pairs
         return width * self.rank + vectors * self.components * width + 2 * width * width

@@ -18,7 +18,7 @@ OFFSETS = (1, 2, 4, 8, 12, 16)
 
 
 class PairMixer(nn.Module):
-    """Grassmann-flow mixing and its controls (arXiv 2512.19428, section 3; two-sided form: seed article, e02).
+    """Grassmann-flow mixing and its controls ([Zhang2025], section 3; two-sided form: [Tested2026], e02).
 
     Each frame u_t is reduced to z_t (r numbers), paired with the frames at `offsets` before it and, two-sided, after it; the
     pair products, divided by their normaliser, are averaged over the valid pairs and projected to g_t; a gate
@@ -32,7 +32,7 @@ class PairMixer(nn.Module):
         two_sided: pair with later frames too; False is causal.
         one_offset_per_block: block l uses offset l modulo their number alone.
         gate: "branch" returns (1 - alpha) (g - u), to be added to a residual stream; "blend" returns alpha u + (1 - alpha) g,
-            the paper's form, which replaces the stream.
+            [Zhang2025]'s form, which replaces the stream.
         empty: g of a frame with no valid pair and of a padded frame: "zero", or "bias" (the projection's bias).
         min_sine, eps: see `PairProduct.normaliser`.
         form: "anchored" (the exact rewrite) or "paper" (one pair vector per offset, the definition).

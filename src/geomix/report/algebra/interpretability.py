@@ -9,72 +9,64 @@ from typing import Any
 import numpy as np
 
 from geomix.files import read_object, write_json, write_text
-from geomix.report.algebra.page import machine_line, remarks_section
+from geomix.report.algebra.page import machine_line, remark
+from geomix.report.columns import Column, Table
 from geomix.report.figures import COLOURS, MARKERS, draw
-from geomix.report.text import markdown_table
+from geomix.report.pages import render
 
-QUESTIONS = {
-    "direction": "Do vector components encode a direction?",
-    "half_turn": "Do hidden vectors hold an intermediate direction of the problem?",
-    "plane": "Do bivectors hold planes of the problem?",
-    "composition": "Do the rotors compose?",
-    "intervention": "Does an intervention on one grade do what geometry predicts?",
-}
+TESTS = ("direction", "half_turn", "plane", "composition", "intervention")
+# columns of numbers: what the networks are called in the table
+NETWORKS = {"trained": "Clifford, trained", "untrained": "untrained", "shuffled": "shuffled", "dense": "dense"}
 
 
 def build_interpretability(folder: str | os.PathLike) -> None:
     """Write interpretability.md and figures/interpretability of `folder` from interpretability/tests.json."""
-    from geomix.studies.algebra import interpretability
-
     folder = Path(folder)
     found = read_object(folder / "interpretability" / "tests.json", "tests", "record")
-    tests = {name: found["tests"][name] for name in QUESTIONS}
+    tests = {name: found["tests"][name] for name in TESTS}
     kinds = list(dict.fromkeys(t["verdict"] for t in tests.values()))
-    sentence = "; ".join(f"{kind}: {', '.join(n for n, t in tests.items() if t['verdict'] == kind)}" for kind in kinds)
-    span = lambda v: f"{np.median(v):.2g} ({np.min(v):.2g} to {np.max(v):.2g})"
-    rows = [
-        [f"`{name}`: {QUESTIONS[name]}", test["what"], test["unit"], *(span(test["values"][k]) if k in test["values"] else "-" for k in ("trained", "untrained", "shuffled", "dense")), test["verdict"]]
-        for name, test in tests.items()
-    ]  # fmt: skip
-    counts = ", ".join(f"{len(values)} {kind}" for kind, values in tests["composition"]["values"].items())
+    summary = "; ".join(f"{kind}: {', '.join(n for n, t in tests.items() if t['verdict'] == kind)}" for kind in kinds)
     pairs = tests["plane"]["pairs"]
-    names = list(pairs["trained"])
-    parts = [
-        "# Phase 4: do the grades mean something?",
-        f"**In one sentence:** {sentence}.",
-        "Nothing is assumed interpretable: each question is a number that is also measured on the same network untrained, and trained under random signs. "
-        f"Smaller is better; median (range) over models, of which there are {counts}. {machine_line([found['record']])}",
-        "\n".join(
-            markdown_table(
-                [
-                    "question",
-                    "what is measured",
-                    "unit",
-                    "Clifford, trained",
-                    "untrained",
-                    "shuffled",
-                    "dense",
-                    "verdict",
-                ],
-                rows,
-            )
+    page = render(
+        "algebra_interpretability.md",
+        summary=summary,
+        machine=machine_line([found["record"]]),
+        models=tests["composition"]["values"],
+        tests=lambda questions: _table(tests, questions),
+        pairs=Table.of(
+            [
+                Column("network", lambda kind: kind),
+                *(Column(n, lambda kind, n=n: pairs[kind][n], show="{:.2g}".format) for n in pairs["trained"]),
+            ],
+            pairs,
         ),
-        "![The five tests](figures/interpretability.png)",
-        "*Trained Clifford networks, the same untrained, and trained under random signs; a mark a model (table and seed). Below: composed rotations by length, and the effect of a gain on the first layer's bivectors. Values below 0.001 are drawn there.*",
-        "Bivectors of products of two rotors that the first layer's bivectors do not explain (median share); the composition passes through R2R1 or R3R2:",
-        "\n".join(
-            markdown_table(["network", *names], [[kind, *(f"{pairs[kind][n]:.2g}" for n in names)] for kind in pairs])
-        ),
-        f"Share of the route R3 (R2 R1) in the second layer, fitted with the intervention: trained {span(tests['intervention']['route']['trained'])}.",
-        "## Fixed before the run",
-        "The tests, their nulls and the rule:",
-        "\n".join(f"> {line}".rstrip() for line in interpretability.__doc__.split("\n\n", 1)[1].strip().splitlines()),
-        remarks_section(folder, "interpretability"),
-    ]
-    write_text(folder / "interpretability.md", "\n\n".join(p for p in parts if p) + "\n")
+        route=_span(tests["intervention"]["route"]["trained"]),
+        remarks=remark(folder, "interpretability"),
+    )
+    write_text(folder / "interpretability.md", page)
     verdicts = {name: test["verdict"] for name, test in tests.items()}
-    write_json(folder / "interpretability.json", {"summary": sentence, "verdicts": verdicts})
+    write_json(folder / "interpretability.json", {"summary": summary, "verdicts": verdicts})
     draw("interpretability", folder / "figures", lambda: _tests_figure(tests))
+
+
+def _table(tests: dict[str, Any], questions: dict[str, str]) -> Table:
+    """The tests, each under its question, with the median and range over models of each network."""
+    values = [
+        Column(kind, lambda n, k=kind: _span(v[k]) if k in (v := tests[n]["values"]) else "-", title)
+        for kind, title in NETWORKS.items()
+    ]
+    columns = [
+        Column("question", lambda n: f"`{n}`: {questions[n]}"),
+        Column("what", lambda n: tests[n]["what"], "what is measured"),
+        Column("unit", lambda n: tests[n]["unit"]),
+        *values,
+        Column("verdict", lambda n: tests[n]["verdict"]),
+    ]
+    return Table.of(columns, tests)
+
+
+def _span(values: Any) -> str:
+    return f"{np.median(values):.2g} ({np.min(values):.2g} to {np.max(values):.2g})"
 
 
 def _tests_figure(tests: dict[str, Any]):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,273 +13,280 @@ import numpy as np
 
 from geomix.files import read_object, write_json, write_text
 from geomix.report.algebra.page import machine_line, remark
+from geomix.report.columns import Column, Table, thousands
 from geomix.report.figures import COLOURS, draw
-from geomix.report.text import markdown_table
-from geomix.studies.algebra.verdict import FLOORS, Verdict, compare_expectations, decide, outcome, table_medians
+from geomix.report.pages import render
+from geomix.settings.algebra_jobs import arms_of
+from geomix.settings.algebra_tasks import DECLARED, Declared
+from geomix.statistics import geometry
+from geomix.statistics.geometry import FLOORS, Found, Verdict, outcome, table_medians
 
-RANK_NOTE = (
-    "*Rank*: directions in which the outputs can move when all parameters do (rank of the derivative, first table): what a parameter count hides. "
-    "*Span*: dimension of the span of the maps x → (e_I x) e_J, of L². *Step*: CPU time of one training step of one model at the task's "
-    "batch; *kept*: what its forward pass holds for the backward pass; *peak*: largest resident size of the job, whose stack holds all tables and seeds."
+
+@dataclass(frozen=True)
+class Measured:
+    """One arm on a task: what its job wrote, and the Clifford arm's beside it."""
+
+    task: Declared
+    arm: str
+    job: Mapping[str, Any]
+    clifford: Mapping[str, Any]
+
+    @cached_property
+    def medians(self) -> np.ndarray:
+        """(tables,) median error over seeds."""
+        return table_medians(self.job["errors"], self.task.metric)
+
+    @property
+    def ratios(self) -> np.ndarray:
+        """(tables,) the same in multiples of Clifford's error."""
+        return self.medians / float(table_medians(self.clifford["errors"], self.task.metric)[0])
+
+    def to_clifford(self, budget: str) -> float:
+        """`parameters` or `flops` in multiples of Clifford's."""
+        return self.job[budget] / self.clifford[budget]
+
+    def quantile(self, q: float, what: str = "errors") -> float:
+        """Of the errors of all tables and seeds, or of those `beyond` the range of the training data."""
+        return float(np.quantile(np.asarray(self.job[what], float), q))
+
+    @property
+    def name(self) -> str:
+        """The arm, and whether it left the budget that is held by more than 5 %."""
+        held = "flops" if self.arm == "wide_dense" and self.task.name != "fixed_rotation" else "parameters"
+        off = self.to_clifford(held)
+        return self.arm + ("" if abs(off - 1) <= 0.05 else " (over budget)" if off > 1 else " (under budget)")
+
+    @property
+    def span(self) -> str:
+        table = self.job["tables"][0] if self.job.get("tables") else None
+        return f"{table['span']}/{table['of']}" if table else ""
+
+    @property
+    def spread(self) -> str:
+        low, middle, high = (_error(self.task, self.quantile(q)) for q in (0.25, 0.5, 0.75))
+        return f"{middle} [{low}, {high}]"
+
+
+def _to_clifford(name: str) -> Column:
+    return Column(f"{name}_to_clifford", lambda m: m.to_clifford(name), csv=lambda v: round(v, 3))
+
+
+def _quantile(name: str, q: float) -> Column:
+    return Column(f"error_{name}", lambda m: m.quantile(q), csv=lambda v: f"{v:.4g}")
+
+
+COLUMNS = (
+    Column("task", lambda m: m.task.name),
+    Column("arm", lambda m: m.arm),
+    Column("metric", lambda m: m.task.metric),
+    Column("tables", lambda m: len(m.job["errors"])),
+    Column("seeds", lambda m: len(m.job["errors"][0])),
+    Column("parameters", lambda m: m.job["parameters"], show=thousands),
+    _to_clifford("parameters"),
+    Column("flops", lambda m: m.job["flops"], "FLOPs", thousands),
+    _to_clifford("flops"),
+    Column("tangent_rank", lambda m: m.job["tangent_rank"], "rank", thousands),
+    Column("step_ms", lambda m: 1e3 * m.job["step_seconds"], "step, ms", "{:.2f}".format, lambda v: round(v, 3)),
+    Column("activation_bytes", lambda m: m.job["activation_bytes"], "kept, MB", lambda v: f"{v / 1e6:.2f}"),
+    Column("peak_bytes", lambda m: m.job["record"]["peak_memory_bytes"], "peak, MB", lambda v: f"{v / 1e6:.0f}"),
+    _quantile("q25", 0.25),
+    _quantile("median", 0.5),
+    _quantile("q75", 0.75),
+    Column(
+        "beyond_median",
+        lambda m: m.quantile(0.5, "beyond") if "beyond" in m.job else None,
+        "beyond range",
+        "{:.2g}".format,
+        lambda v: "" if v is None else f"{v:.4g}",
+    ),
+)
+# on the page alone
+SHOWN = (
+    Column("name", lambda m: m.name, "arm"),
+    Column("span", lambda m: m.span),
+    Column("spread", lambda m: m.spread, "error, median [quartiles]"),
+    Column("ratio", lambda m: _range(m.ratios), "× Clifford"),
+)
+SHUFFLED = (
+    Column("table", lambda row: row.entry["name"]),
+    Column("vectors that anticommute", lambda row: row.pairs(1)),
+    Column("bivectors that anticommute", lambda row: row.pairs(2)),
+    Column("associator", lambda row: row.entry["associator"], show="{:.2f}".format),
+    Column("span", lambda row: f"{row.entry['span']}/{row.entry['of']}"),
+    Column("error", lambda row: _error(row.of.task, row.of.medians[row.number])),
+    Column("× Clifford", lambda row: row.of.ratios[row.number], show="{:.3g}".format),
+    Column("", lambda row: outcome(float(row.of.medians[row.number]), row.clifford, row.of.task.factor)),
+)
+VERDICTS = (
+    Column("task", lambda s: s.task.title),
+    Column("Clifford", lambda s: _error(s.task, s.jobs["clifford"].quantile(0.5))),
+    Column("shuffled, median of tables", lambda s: _error(s.task, s.jobs["shuffled"].quantile(0.5))),
+    Column("tables worse", lambda s: f"{s.verdict.separated} of {s.verdict.tables}"),
+    Column("verdict", lambda s: s.verdict.verdict),
+)
+DEPARTURES = (
+    Column("task", lambda d: d.task),
+    Column("arm", lambda d: d.found.arm),
+    Column("expected", lambda d: f"{d.found.expected} ({d.found.why})"),
+    Column("found", lambda d: f"{d.found.found}, {_range(d.found.ratios)} × Clifford"),
+    Column("explanation, written after the run", lambda d: d.remark or "not explained"),
 )
 
 
-ARMS_NOTE = (
-    "Arms: `clifford`, the table of Cl(n); `shuffled`, the same with random signs; `gauge`, the same algebra under other names, which must tie; `all_plus`, no "
-    "minus sign; `other_signature`, Cl(0, n); `mixed_signature`, Cl(2, 1) or Cl(2, 2); `dense`, one matrix, and `wide_dense` with Clifford's FLOPs; `low_rank`, "
-    "`complex`, `quaternion`, `grouped`, other ways of sharing numbers. *Beyond range*: error on rotations of angles that training never had. *Associator*: how far a "
-    "table is from associative, 0 for an algebra."
-)
+@dataclass(frozen=True)
+class ShuffledTable:
+    """One table of random signs: its number, what is known of it, and Clifford's error beside."""
+
+    of: Measured
+    number: int
+    clifford: float
+
+    @property
+    def entry(self) -> Mapping[str, Any]:
+        return self.of.job["tables"][self.number]
+
+    def pairs(self, grade: int) -> str:
+        found = self.entry[f"anticommuting_grade{grade}"]
+        return "{} of {}".format(*found) if found[1] else "-"
+
+
+@dataclass(frozen=True)
+class Departure:
+    """An expectation of a task that was not met, and what was written on it by hand."""
+
+    task: str
+    found: Found
+    remark: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A task with all that the page shows of it."""
+
+    task: Declared
+    jobs: Mapping[str, Measured]
+    verdict: Verdict
+    expected: list[Found]
+
+    @property
+    def clifford(self) -> Mapping[str, Any]:
+        return self.jobs["clifford"].job
+
+    @property
+    def table(self) -> Table:
+        beyond = ["beyond_median"] if "beyond" in self.clifford else []
+        names = ["name", "tables", "parameters", "flops", "step_ms", "tangent_rank", "span", "activation_bytes"]
+        names += ["peak_bytes", "spread", *beyond, "ratio"]
+        return Table.of([*COLUMNS, *SHOWN], self.jobs.values()).pick(*names)
+
+    @property
+    def by_samples(self) -> Table | None:
+        """Errors by number of pairs, where the job has them, with what theory gives."""
+        if "by_samples" not in self.clifford:
+            return None
+        columns = [Column("arm", lambda m: m.arm), Column("parameters", lambda m: m.job["parameters"])]
+        for n in sorted(self.clifford["by_samples"], key=int):
+            columns.append(Column(f"N = {n}", lambda m, n=n: _pairs_cell(m.job, n)))
+        return Table.of(columns, self.jobs.values())
+
+    @property
+    def floors(self) -> dict[str, float]:
+        """Mean errors of estimators that know the geometry, by name."""
+        found = self.clifford.get("floors") or [{}]
+        return {name: float(np.mean([each[name] for each in found])) for name in found[0]}
+
+    @property
+    def shuffled(self) -> Table:
+        of, clifford = self.jobs["shuffled"], float(self.jobs["clifford"].medians[0])
+        return Table.of(SHUFFLED, [ShuffledTable(of, t, clifford) for t in range(len(of.job["tables"]))])
 
 
 def build_representation(folder: str | os.PathLike, settings: dict[str, Any]) -> None:
     """Write representation.md, .csv, .json (verdicts and departures) and figures/representation of `folder`, the run's results."""
-    from geomix.settings.algebra_jobs import arms_of
-    from geomix.studies.algebra.tasks import TASKS
-
     folder = Path(folder)
-    found = {
-        task: {
-            arm: read_object(
-                folder / "representation" / task / f"{arm}.json", "errors", "parameters", "flops", "record"
-            )
-            for arm in arms_of(task, settings["arms"])
-        }
-        for task in settings["tasks"]
-    }
-    verdicts, rows, sections, departures = {}, [], [], []
-    for name, jobs in found.items():
-        task = TASKS[name]
-        errors = {arm: job["errors"] for arm, job in jobs.items()}
-        verdict = decide(errors, factor=task.factor, all_plus_fails=task.all_plus_fails, metric=task.metric)
-        verdicts[name] = verdict
-        expected = compare_expectations(task, errors)
-        departures += [{"task": name, **row} for row in expected if row["departs"]]
-        rows += [_csv_row(task, arm, job, jobs["clifford"]) for arm, job in jobs.items()]
-        sections.append(_section(folder, task, jobs, verdict, expected))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(folder / "representation.csv", text.getvalue())
-    verdict_rows = {n: {"verdict": v.verdict, "sentence": v.sentence, "separated": v.separated, "tables": v.tables, "warnings": list(v.warnings)} for n, v in verdicts.items()}  # fmt: skip
-    draw("representation", folder / "figures", lambda: _strips(found, TASKS))
-    records = [job["record"] for jobs in found.values() for job in jobs.values()]
-    summary = _summary({n: v.verdict for n, v in verdicts.items() if not TASKS[n].null})
-    if nulls := {n: v.verdict for n, v in verdicts.items() if TASKS[n].null}:
-        summary += f"; on the nulls, which have no geometry to use: {_summary(nulls)}"
-    write_json(folder / "representation.json", {"summary": summary, "verdicts": verdict_rows, "departures": departures})
-    head = markdown_table(
-        ["task", "Clifford", "shuffled, median of tables", "tables worse", "verdict"],
-        [
-            [
-                TASKS[n].title,
-                _error(TASKS[n], np.median(jobs["clifford"]["errors"])),
-                _error(TASKS[n], np.median(jobs["shuffled"]["errors"])),
-                f"{verdicts[n].separated} of {verdicts[n].tables}",
-                verdicts[n].verdict,
-            ]
-            for n, jobs in found.items()
-        ],
-    )
-    parts = [
-        "# Phase 1: can a Clifford table exploit the structure that it expresses?",
-        f"**In one sentence:** {summary}.",
-        f"{len(found)} tasks, {settings['tables']} shuffled tables, seeds {', '.join(map(str, settings['seeds']))} of data and weights "
-        f"(every arm and table sees the same). {machine_line(records)}",
-        "\n".join(head),
-        "![Test error of every arm, table and seed](figures/representation.png)",
-        "*A mark a table and seed; the bar is the median, the dotted line Clifford's error times the task's factor.*",
-        f"Ratios and figures take an error below {FLOORS['nmse']:g} (squared error), {100 * FLOORS['sign']:.2g} % (signs: half a sample of the test set) or "
-        f"{FLOORS['angle']:g}° for that much: an exact zero has no ratio.",
-        "## Fixed before the run",
-        "The tasks, their sizes and factors, which arm is expected to do what and why (`studies/algebra/tasks.py`), and the decision rule, "
-        "which is code and is tested on made-up results for each verdict (`studies/algebra/verdict.py`):",
-        _rule(),
-        f"Budget of every table: parameters that can influence the output, within 5 % of the Clifford arm's, except `wide_dense`, which holds FLOPs within 5 %; the other two "
-        f"budgets stand beside. Full-batch Adam, {settings['steps']} steps, learning rate {settings['learning_rate']:g} with a cosine to 0, the same for all arms. "
-        "Sizes and steps were tried out on other seeds.",
-        ARMS_NOTE,
-        RANK_NOTE,
-        *sections,
-        "## Beside what was expected",
-        *_departures(folder, departures, found),
+    sections = [_section(folder / "representation", name, settings["arms"]) for name in settings["tasks"]]
+    measured = [m for section in sections for m in section.jobs.values()]
+    departures = [
+        Departure(s.task.name, found, remark(folder, f"{s.task.name}/{found.arm}"))
+        for s in sections
+        for found in s.expected
+        if found.departs
     ]
-    write_text(folder / "representation.md", "\n\n".join(parts) + "\n")
+    summary = _summary([s for s in sections if not s.task.null])
+    if nulls := [s for s in sections if s.task.null]:
+        summary += f"; on the nulls, which have no geometry to use: {_summary(nulls)}"
+    write_text(folder / "representation.csv", Table.of(COLUMNS, measured).csv())
+    draw("representation", folder / "figures", lambda: _strips(sections))
+    verdicts = {s.task.name: asdict(s.verdict) | {"sentence": s.verdict.sentence} for s in sections}
+    for said in verdicts.values():
+        del said["reason"]
+    departed = [{"task": d.task, **asdict(d.found)} for d in departures]
+    write_json(folder / "representation.json", {"summary": summary, "verdicts": verdicts, "departures": departed})
+    page = render(
+        "algebra_representation.md",
+        summary=summary,
+        settings=settings,
+        sections=sections,
+        verdicts=Table.of(VERDICTS, sections),
+        machine=machine_line(m.job["record"] for m in measured),
+        floors=FLOORS,
+        rule=geometry.PHASE_1,
+        expected=sum(len(s.expected) for s in sections),
+        departures=Table.of(DEPARTURES, departures),
+    )
+    write_text(folder / "representation.md", page)
 
 
-def _summary(verdicts: dict[str, str]) -> str:
-    kinds = list(verdicts.values())
-    return "; ".join(
-        f"{kind} on {kinds.count(kind)} ({', '.join(n for n, v in verdicts.items() if v == kind)})"
-        for kind in dict.fromkeys(kinds)
+def _section(folder: Path, name: str, arms: list[str]) -> Section:
+    """Read a task's jobs and judge them."""
+    task = DECLARED[name]
+    read = lambda arm: read_object(folder / name / f"{arm}.json", "errors", "parameters", "flops", "record")
+    found = {arm: read(arm) for arm in arms_of(name, arms)}
+    errors = {arm: job["errors"] for arm, job in found.items()}
+    return Section(
+        task,
+        {arm: Measured(task, arm, job, found["clifford"]) for arm, job in found.items()},
+        geometry.decide(errors, factor=task.factor, all_plus_fails=task.all_plus_fails, metric=task.metric),
+        geometry.compare_expectations(task.expected, errors, factor=task.factor, metric=task.metric),
     )
 
 
-def _rule() -> str:
-    from geomix.studies.algebra import verdict
+def _summary(sections: list[Section]) -> str:
+    kinds: dict[str, list[str]] = {}
+    for section in sections:
+        kinds.setdefault(section.verdict.verdict, []).append(section.task.name)
+    return "; ".join(f"{kind} on {len(names)} ({', '.join(names)})" for kind, names in kinds.items())
 
-    body = verdict.__doc__.split("\n\n", 1)[1]
-    return "\n".join(f"> {line}".rstrip() for line in body.strip().splitlines())
 
-
-def _error(task: Any, value: float) -> str:
+def _error(task: Declared, value: float) -> str:
     if task.metric == "angle":
         return f"{value:.1f}°"
     return f"{100 * value:.1f} % wrong" if task.metric == "sign" else f"{value:.2g}"
 
 
-def _spread(task: Any, values: Any) -> str:
-    low, middle, high = np.quantile(np.asarray(values, float), (0.25, 0.5, 0.75))
-    return f"{_error(task, middle)} [{_error(task, low)}, {_error(task, high)}]"
+def _range(ratios: Any) -> str:
+    return f"{ratios[0]:.3g}" if len(ratios) == 1 else f"{min(ratios):.3g} to {max(ratios):.3g}"
 
 
-def _csv_row(task: Any, arm: str, job: dict[str, Any], clifford: dict[str, Any]) -> dict[str, Any]:
-    low, middle, high = np.quantile(np.asarray(job["errors"], float), (0.25, 0.5, 0.75))
-    return {
-        "task": task.name,
-        "arm": arm,
-        "metric": task.metric,
-        "tables": len(job["errors"]),
-        "seeds": len(job["errors"][0]),
-        "parameters": job["parameters"],
-        "parameters_to_clifford": round(job["parameters"] / clifford["parameters"], 3),
-        "flops": job["flops"],
-        "flops_to_clifford": round(job["flops"] / clifford["flops"], 3),
-        "tangent_rank": job["tangent_rank"],
-        "step_ms": round(1e3 * job["step_seconds"], 3),
-        "activation_bytes": job["activation_bytes"],
-        "peak_bytes": job["record"]["peak_memory_bytes"],
-        "error_q25": f"{low:.4g}",
-        "error_median": f"{middle:.4g}",
-        "error_q75": f"{high:.4g}",
-        "beyond_median": f"{np.median(job['beyond']):.4g}" if "beyond" in job else "",
-    }
+def _pairs_cell(job: Mapping[str, Any], n: str) -> str:
+    expected = f" ({job['expected'][n]:.2g})" if job["expected"] else ""
+    return f"{np.median(job['by_samples'][n]):.2g}{expected}"
 
 
-def _section(folder: Path, task: Any, jobs: dict[str, Any], verdict: Verdict, expected: list[dict[str, Any]]) -> str:
-    clifford = jobs["clifford"]
-    base = float(table_medians(clifford["errors"], task.metric)[0])
-    beyond = "beyond" in clifford
-    rows = []
-    for arm, job in jobs.items():
-        ratios = table_medians(job["errors"], task.metric) / base
-        cell = f"{ratios[0]:.3g}" if len(ratios) == 1 else f"{ratios.min():.3g} to {ratios.max():.3g}"
-        held = "FLOPs" if arm == "wide_dense" and task.name != "fixed_rotation" else "parameters"
-        off = job["parameters"] / clifford["parameters"] if held == "parameters" else job["flops"] / clifford["flops"]
-        rows.append(
-            [
-                f"{arm}" + ("" if abs(off - 1) <= 0.05 else " (over budget)" if off > 1 else " (under budget)"),
-                str(len(job["errors"])),
-                f"{job['parameters']:,}",
-                f"{job['flops']:,}",
-                f"{1e3 * job['step_seconds']:.2f}",
-                f"{job['tangent_rank']:,}",
-                f"{job['tables'][0]['span']}/{job['tables'][0]['of']}" if job.get("tables") else "",
-                f"{job['activation_bytes'] / 1e6:.2f}",
-                f"{job['record']['peak_memory_bytes'] / 1e6:.0f}",
-                _spread(task, job["errors"]),
-                *([f"{np.median(job['beyond']):.2g}"] if beyond else []),
-                cell,
-            ]
-        )
-    head = ["arm", "tables", "parameters", "FLOPs", "step, ms", "rank", "span", "kept, MB", "peak, MB", "error, median [quartiles]"]  # fmt: skip
-    head += ["beyond range"] if beyond else []
-    metric = {"nmse": "squared error over the target's variance", "sign": "share of wrong signs", "angle": "median angle, degrees"}[task.metric]  # fmt: skip
-    parts = [
-        f"## {task.title}",
-        f"`{task.name}`: {task.samples} training samples, {metric}; factor {task.factor:g}. "
-        f"Tying: {clifford['tying']}; scalar arms: {jobs['dense']['tying'] if 'dense' in jobs else '-'}.",
-        f"**{verdict.sentence}**" + "".join(f" ({w}.)" for w in verdict.warnings),
-        "\n".join(markdown_table([*head, "× Clifford"], rows)),
-    ]
-    if "by_samples" in clifford:
-        parts += ["By number of pairs, median over rotations and tables (in brackets: sigma² rank / 8N, what theory gives an arm that holds the truth):",
-                  "\n".join(_by_samples(jobs))]  # fmt: skip
-    if "floors" in clifford:
-        floors = {k: np.mean([f[k] for f in clifford["floors"]]) for k in clifford["floors"][0]}
-        parts.append(
-            "Estimators that know the geometry: " + ", ".join(f"{k} {v:.2f}°" for k, v in floors.items()) + "."
-        )
-    parts += ["Shuffled tables:", "\n".join(_shuffled_table(task, jobs, base))]
-    return "\n\n".join(parts)
-
-
-def _by_samples(jobs: dict[str, Any]) -> list[str]:
-    sizes = sorted(jobs["clifford"]["by_samples"], key=int)
-    cell = lambda job, n: (
-        f"{np.median(job['by_samples'][n]):.2g}" + (f" ({job['expected'][n]:.2g})" if job["expected"] else "")
-    )
-    return markdown_table(
-        ["arm", "parameters", *(f"N = {n}" for n in sizes)],
-        [[arm, str(job["parameters"]), *(cell(job, n) for n in sizes)] for arm, job in jobs.items()],
-    )
-
-
-def _shuffled_table(task: Any, jobs: dict[str, Any], base: float) -> list[str]:
-    job = jobs["shuffled"]
-    medians = table_medians(job["errors"], task.metric)
-    pairs = lambda entry, g: "-" if not entry[f"anticommuting_grade{g}"][1] else "{} of {}".format(*entry[f"anticommuting_grade{g}"])  # fmt: skip
-    return markdown_table(
-        [
-            "table",
-            "vectors that anticommute",
-            "bivectors that anticommute",
-            "associator",
-            "span",
-            "error",
-            "× Clifford",
-            "",
-        ],
-        [
-            [
-                entry["name"],
-                pairs(entry, 1),
-                pairs(entry, 2),
-                f"{entry['associator']:.2f}",
-                f"{entry['span']}/{entry['of']}",
-                _error(task, medians[t]),
-                f"{medians[t] / base:.3g}",
-                outcome(float(medians[t]), base, task.factor),
-            ]
-            for t, entry in enumerate(job["tables"])
-        ],
-    )
-
-
-def _departures(folder: Path, departures: list[dict[str, Any]], found: dict[str, Any]) -> list[str]:
-    from geomix.studies.algebra.tasks import TASKS
-
-    total = sum(
-        len(compare_expectations(TASKS[n], {a: j["errors"] for a, j in jobs.items()})) for n, jobs in found.items()
-    )
-    if not departures:
-        return [f"All {total} expectations were met."]
-    text = [f"{total - len(departures)} of {total} expectations were met; these were not:"]
-    rows = []
-    for d in departures:
-        low, high = min(d["ratios"]), max(d["ratios"])
-        ratio = f"{low:.3g}" if len(d["ratios"]) == 1 else f"{low:.3g} to {high:.3g}"
-        note = remark(folder, f"{d['task']}/{d['arm']}") or "not explained"
-        rows.append([d["task"], d["arm"], f"{d['expected']} ({d['why']})", f"{d['found']}, {ratio} × Clifford", note])
-    return [*text, "\n".join(markdown_table(["task", "arm", "expected", "found", "explanation, written after the run"], rows))]  # fmt: skip
-
-
-def _strips(found: dict[str, Any], tasks: dict[str, Any]):
+def _strips(sections: list[Section]):
     from matplotlib.figure import Figure
 
-    names = list(found)
-    columns = min(3, len(names))
-    lines = -(-len(names) // columns)
+    columns = min(3, len(sections))
+    lines = -(-len(sections) // columns)
     figure = Figure(figsize=(4.3 * columns, 3.1 * lines), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False)
-    for ax in axes.flat[len(names) :]:
+    for ax in axes.flat[len(sections) :]:
         ax.set_visible(False)
-    for ax, name in zip(axes.flat, names, strict=False):
-        task, jobs = tasks[name], found[name]
-        base = float(table_medians(jobs["clifford"]["errors"], task.metric)[0])
-        for y, (_arm, job) in enumerate(jobs.items()):
-            errors = np.asarray(job["errors"], float)
+    for ax, section in zip(axes.flat, sections, strict=False):
+        task, jobs = section.task, section.jobs
+        base = float(jobs["clifford"].medians[0])
+        for y, (_arm, measured) in enumerate(jobs.items()):
+            errors = np.asarray(measured.job["errors"], float)
             floor = table_medians([[0.0]], task.metric)[0]
             for t, row in enumerate(np.maximum(errors, floor)):
                 shift = 0.0 if len(errors) == 1 else 0.56 * (t / (len(errors) - 1) - 0.5)

@@ -1,4 +1,4 @@
-"""LibriSpeech (Panayotov et al. 2015, https://www.openslr.org/12): folders as published, or downloaded and verified."""
+"""LibriSpeech ([Panayotov2015]): folders as published, or downloaded and verified."""
 
 from __future__ import annotations
 

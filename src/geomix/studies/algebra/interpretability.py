@@ -3,11 +3,7 @@
 The models are phase 1's: rotor composition (`rotors_spin3`) and analogy. Nulls: the same network untrained (what the table gives by
 construction) and trained under random signs (what training gives without the geometry); on composition also the dense network.
 
-Each test has a number a model (smaller is better) and one rule, fixed before the run:
-
-- *learned and geometric*: every trained Clifford model is at least twice as good as every model of both nulls;
-- *by construction*: as good against the random signs, but the untrained network has the property too;
-- *not distinguished from the null*: anything else.
+Each test has a number a model (smaller is better) and one rule, `statistics.geometry.judge`.
 """
 
 from __future__ import annotations
@@ -23,28 +19,19 @@ from torch import Tensor
 from geomix.algebra import Algebra
 from geomix.algebra.operations import product, project, sandwich
 from geomix.files import write_json
+from geomix.statistics.geometry import judge
 from geomix.studies.algebra.arms import AlgebraStack, Stack, build
 from geomix.studies.algebra.representation import load_stack
 from geomix.studies.algebra.tasks import TASKS, Draws, place, random_rotors
 from geomix.training.record import job_record
 from geomix.training.seeding import generator
 
-LEARNED, CONSTRUCTED, NULL = "learned and geometric", "by construction", "not distinguished from the null"
-MARGIN = 2.0
-RESOLUTION = 1e-3  # numbers below it are rounding: neither degrees nor shares are known better in fp32
 UNTRAINED_SEEDS = list(range(100, 108))
 CHAINS = (3, 5, 9, 17, 33)
 GAINS = (-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
 SAMPLES = 512
 CL3 = Algebra(3)
 EVEN = CL3.even
-
-
-def judge(trained: list[float], untrained: list[float], shuffled: list[float]) -> str:
-    """The rule of this module on one number a model, smaller is better."""
-    worst = max(*trained, RESOLUTION)
-    beats = lambda null: worst * MARGIN <= min(null)
-    return NULL if not beats(shuffled) else LEARNED if beats(untrained) else CONSTRUCTED
 
 
 def run_tests(folder: str | Path, settings: Mapping[str, Any], out: str | Path) -> dict[str, Any]:

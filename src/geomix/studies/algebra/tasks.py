@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from geomix.algebra import Algebra
 from geomix.algebra.operations import convert, product, project, reverse
 from geomix.algebra.rotors import exp
 from geomix.errors import UserError
+from geomix.settings.algebra_tasks import DECLARED, Declared
 from geomix.training.seeding import generator
 
 TEST_SAMPLES = 1024
@@ -46,43 +48,22 @@ class Draws:
         return torch.nn.functional.normalize(self.normal(*shape), dim=-1)
 
 
-@dataclass(frozen=True)
-class Expectation:
-    """What theory and earlier measurements say of an arm on a task, beside Clifford: `worse`, `tie` or `better`."""
-
-    arm: str
-    outcome: str
-    why: str
-
-
-@dataclass(frozen=True)
-class Task:
-    """A supervised problem on multivectors.
+@dataclass(frozen=True, kw_only=True)
+class Task(Declared):
+    """A supervised problem on multivectors, as it was declared, and its data.
 
     algebra : the components that inputs, hidden layers and target can populate (a set of grades closed under the product).
     inputs : input multivectors; `input_grades`, `target_grades` the grades that they and the target populate.
-    samples : training samples; layers : product layers; channels : hidden multivectors of the Clifford arm.
-    metric : "nmse" (squared error over the target's variance), "sign" (share of wrong signs) or "angle" (median, degrees).
-    factor : an arm separates from Clifford when its error is at least so many times Clifford's.
-    all_plus_fails : whether the all-plus table is a negative control here (the target needs orientation).
-    null : whether there is no geometry to find.
+    layers : product layers; channels : hidden multivectors of the Clifford arm.
     """
 
-    name: str
-    title: str
     algebra: Algebra
     inputs: int
     input_grades: tuple[int, ...]
     target_grades: tuple[int, ...]
-    samples: int
     layers: int
     channels: int
     sample: Callable[[Draws], tuple[Tensor, Tensor]]
-    metric: str = "nmse"
-    factor: float = 10.0
-    all_plus_fails: bool = True
-    null: bool = False
-    expected: tuple[Expectation, ...] = ()
     out_of_range: bool = False
 
     @cached_property
@@ -222,140 +203,24 @@ def _null_product(draws: Draws) -> tuple[Tensor, Tensor]:
     return x, x[:, 0] * x[:, 1]
 
 
-_SHARED = (
-    "the even subalgebra of Cl(0,3) is that of Cl(3) with the bivectors' signs turned, which a weight per grade absorbs"
-)
-_QUATERNION = "the even subalgebra of Cl(3) is the quaternions: the same model"
-_GAUGE = "the same algebra under other names"
-_SIGNS = "composition needs the table's own signs"
-_PLUS = "without signs no order and no orientation"
-_SCALAR = "a general network must find a polynomial of degree 3 from few samples"
-_FEW = "few signs are used: a random table has them all right in part of the draws, so it shows some tables worse, some tied"
+def _task(name: str, *data: Any, out_of_range: bool = False) -> Task:
+    names = ("algebra", "inputs", "input_grades", "target_grades", "layers", "channels", "sample")
+    given = dict(zip(names, data, strict=True))
+    return Task(**vars(DECLARED[name]), **given, out_of_range=out_of_range)
 
-_EVEN3 = Algebra(3).even
-TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (
-        Task(  # fitted in closed form by `fixed_rotation`; figures are those of 16 pairs
-            "fixed_rotation", "fixed rotation x -> R x ~R from 16 noisy pairs", Algebra(3), 1, (0, 1, 2, 3), (0, 1, 2, 3), 16, 1, 1,
-            _not_drawn,
-            expected=(
-                Expectation("gauge", "tie", _GAUGE), Expectation("shuffled", "worse", "(A x) B is no rotation in another table"),
-                Expectation("all_plus", "worse", _PLUS),
-                Expectation("other_signature", "tie", "a rotation turns all grades as its vectors: the same matrix in Cl(0,3)"),
-                Expectation("mixed_signature", "worse", "sandwiches of Cl(2,1) make boosts"),
-                Expectation("quaternion", "tie", "a rotation is one quaternion sandwich on each of the two halves"),
-                Expectation("complex", "worse", "no rotation is a complex matrix of rank 1"),
-                Expectation("low_rank", "worse", "a rotation has rank 8"), Expectation("grouped", "worse", "rotations mix the blocks"),
-                Expectation(
-                    "dense", "tie", "it holds every rotation with 64 numbers: about sigma^2 8 / (N - 9) = 3e-3 beside 3e-4, a factor of 9",
-                ),
-                Expectation("shuffled_4", "worse", "four terms of a random table span most maps, at four times the numbers"),
-                Expectation("clifford_4", "tie", "it holds the truth with four times the numbers: 3 to 4 times the error"),
-            ),
-        ),
-        Task(
-            "rotors_spin3", "rotor composition R3 R2 R1 in Spin(3)", _EVEN3, 3, (0, 2), (0, 2), 512, 2, 10,
-            _composition(Algebra(3)), out_of_range=True,
-            expected=(
-                Expectation("gauge", "tie", _GAUGE), Expectation("shuffled", "worse", _SIGNS),
-                Expectation("all_plus", "worse", _PLUS), Expectation("other_signature", "tie", _SHARED),
-                Expectation("mixed_signature", "worse", "Spin(2,1) is another group"),
-                Expectation("quaternion", "tie", _QUATERNION), Expectation("dense", "worse", _SCALAR),
-            ),
-        ),
-        Task(
-            "rotors_spin4", "rotor composition R3 R2 R1 in Spin(4)", Algebra(4).even, 3, (0, 2, 4), (0, 2, 4), 512, 2, 8,
-            _composition(Algebra(4)), out_of_range=True,
-            expected=(
-                Expectation("gauge", "tie", _GAUGE), Expectation("shuffled", "worse", _SIGNS),
-                Expectation("all_plus", "worse", _PLUS), Expectation("other_signature", "tie", _SHARED),
-                Expectation("mixed_signature", "worse", "Spin(2,2) is another group"),
-                Expectation(
-                    "quaternion", "tie",
-                    "Spin(4) is two copies of the unit quaternions, R = q + e1234 q' with e1234 central in the even subalgebra: "
-                    "two quaternion channels hold it (an earlier note expected the quaternions to lose)",
-                ),
-                Expectation("dense", "worse", _SCALAR),
-            ),
-        ),
-        Task(
-            "versors_pin3", "composition with reflections in Pin(3)", Algebra(3), 3, (0, 1, 2, 3), (0, 1, 2, 3), 512, 2, 7,
-            _composition(Algebra(3), reflections=True), out_of_range=True,
-            expected=(
-                Expectation("gauge", "tie", _GAUGE), Expectation("shuffled", "worse", _SIGNS),
-                Expectation("all_plus", "worse", _PLUS),
-                Expectation(
-                    "other_signature", "tie",
-                    "Cl(0,3) differs from Cl(3) by signs that depend on the three grades alone; channels can hold the "
-                    "cases apart, at some cost",
-                ),
-                Expectation("mixed_signature", "worse", "Pin(2,1) is another group"),
-                Expectation("quaternion", "tie", "Cl(3) is q + e123 q' with e123 central: two quaternion channels hold it"),
-                Expectation("dense", "worse", _SCALAR),
-            ),
-        ),
-        Task(
-            "intersection", "meet of two planes <B1 B2>_2", _EVEN3, 2, (2,), (2,), 128, 2, 10, _intersection,
-            expected=(
-                Expectation("gauge", "tie", _GAUGE), Expectation("shuffled", "mixed", _FEW),
-                Expectation("all_plus", "worse", "the commutator of a commutative table vanishes"),
-                Expectation("other_signature", "tie", _SHARED), Expectation("quaternion", "tie", _QUATERNION),
-                Expectation("dense", "worse", _SCALAR),
-            ),
-        ),
-        Task(
-            "orientation", "orientation of three vectors, <abc>_3", Algebra(3), 3, (1,), (3,), 512, 2, 7, _orientation,
-            metric="sign",
-            expected=(
-                Expectation("gauge", "tie", _GAUGE), Expectation("shuffled", "mixed", _FEW),
-                Expectation("all_plus", "worse", "a symmetric function of the vectors' order: chance"),
-                Expectation("other_signature", "tie", "the volume does not depend on the metric"),
-                Expectation("mixed_signature", "tie", "the volume does not depend on the metric"),
-                Expectation("dense", "worse", _SCALAR),
-            ),
-        ),
-        Task(
-            "analogy", "a is to b as c is to <(1+ba) c (1+ab)>_1 / 4", Algebra(3), 3, (1,), (1,), 1024, 3, 7, _analogy,
-            all_plus_fails=False,
-            expected=(
-                Expectation("gauge", "tie", _GAUGE), Expectation("shuffled", "worse", _SIGNS),
-                Expectation(
-                    "all_plus", "tie",
-                    "no negative control here: the target is built of dot products and vectors, and <ab>_0 is a . b without "
-                    "signs too (earlier: 6e-4 to 5e-3 beside 7e-5 to 2e-4)",
-                ),
-                Expectation("other_signature", "tie", "a . b and the wedge are there up to signs of grades"),
-                Expectation("mixed_signature", "worse", "a . b of another metric"), Expectation("dense", "worse", _SCALAR),
-            ),
-        ),
-        Task(
-            "plane", "oriented plane of six noisy points", Algebra(3), POINTS, (1,), (2,), 512, 2, 6, _plane,
-            metric="angle", factor=1.5,
-            expected=(
-                Expectation("gauge", "tie", "the same algebra, its signs put on inputs and targets as well"),
-                Expectation("shuffled", "tie", "a bivector coordinate needs one pair that anticommutes, or any pair of channels"),
-                Expectation("all_plus", "worse", _PLUS), Expectation("other_signature", "tie", _SHARED),
-                Expectation("dense", "tie", "noise of the points is most of the error (earlier: 8 against 6 degrees)"),
-            ),
-        ),
-        Task(
-            "null_teacher", "null: random tanh network", Algebra(3), 3, (0, 1, 2, 3), (0, 1, 2, 3), 1024, 2, 7,
-            _null_teacher, factor=1.1, all_plus_fails=False, null=True,
-            expected=(
-                Expectation("gauge", "tie", _GAUGE), Expectation("shuffled", "tie", "there is no geometry to find"),
-                Expectation("all_plus", "tie", "there is no geometry to find"),
-                Expectation("dense", "better", "the teacher is a network of its kind"),
-            ),
-        ),
-        Task(
-            "null_product", "null: coefficientwise product", Algebra(3), 2, (0, 1, 2, 3), (0, 1, 2, 3), 512, 2, 7,
-            _null_product, factor=1.1, all_plus_fails=False, null=True,
-            expected=(
-                Expectation("gauge", "tie", _GAUGE), Expectation("shuffled", "tie", "no table holds it"),
-                Expectation("all_plus", "tie", "no table holds it"),
-                Expectation("dense", "better", "it may treat components one by one"),
-            ),
-        ),
-    )
-}  # fmt: skip
+
+_CL3, _ALL = Algebra(3), (0, 1, 2, 3)
+_TASKS = (
+    # fitted in closed form by `fixed_rotation`; figures are those of 16 pairs
+    _task("fixed_rotation", _CL3, 1, _ALL, _ALL, 1, 1, _not_drawn),
+    _task("rotors_spin3", _CL3.even, 3, (0, 2), (0, 2), 2, 10, _composition(_CL3), out_of_range=True),
+    _task("rotors_spin4", Algebra(4).even, 3, (0, 2, 4), (0, 2, 4), 2, 8, _composition(Algebra(4)), out_of_range=True),
+    _task("versors_pin3", _CL3, 3, _ALL, _ALL, 2, 7, _composition(_CL3, reflections=True), out_of_range=True),
+    _task("intersection", _CL3.even, 2, (2,), (2,), 2, 10, _intersection),
+    _task("orientation", _CL3, 3, (1,), (3,), 2, 7, _orientation),
+    _task("analogy", _CL3, 3, (1,), (1,), 3, 7, _analogy),
+    _task("plane", _CL3, POINTS, (1,), (2,), 2, 6, _plane),
+    _task("null_teacher", _CL3, 3, _ALL, _ALL, 2, 7, _null_teacher),
+    _task("null_product", _CL3, 2, _ALL, _ALL, 2, 7, _null_product),
+)  # fmt: skip
+TASKS: dict[str, Task] = {task.name: task for task in _TASKS}

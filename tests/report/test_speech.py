@@ -12,7 +12,7 @@ import pytest
 from geomix.errors import UserError
 from geomix.files import read_json, write_json
 from geomix.report import build_report, figure_files, figure_names
-from geomix.report.tables import CSV_COLUMNS, render_text
+from geomix.report.rows import CSV
 from geomix.studies.comparison import compare_study
 from geomix.studies.gate import measure_parity, pass_gate
 from geomix.studies.speech import SPEECH
@@ -36,7 +36,7 @@ def run(made, tmp_path):
 @pytest.fixture
 def no_figures(monkeypatch):
     """Tables only: drawing takes a second a report."""
-    monkeypatch.setattr("geomix.report.figures.draw_figures", lambda results, folder: [])
+    monkeypatch.setattr("geomix.report.build.draw_figures", lambda results, folder: [])
 
 
 def table(path):
@@ -52,7 +52,7 @@ def files(folder):
 def test_rows_hold_the_pooled_counts_and_the_interval(run):
     build_report(run)
     rows = table(run / "tables.csv")
-    assert tuple(rows[0]) == CSV_COLUMNS
+    assert tuple(rows[0]) == CSV
     assert {(r["track"], r["arm"], r["set"]) for r in rows} == {
         ("own", arm, s) for arm in ARMS for s in ("dev", "test")
     }
@@ -158,7 +158,7 @@ def test_partial_tables_mark_what_is_missing(run):
     assert "**Partial: 3 trainings are missing" in text
     assert "Missing: symmetric (own), seed 1: no own/symmetric/seed1/score/test.tsv." in text
     assert "grassmann - attention" in text and "grassmann - no_mixer" not in text
-    assert re.search(r"no_mixer +- +0 of 2 +missing", render_text(results))
+    assert re.search(r"no_mixer +- +0 of 2 +missing", results.text())
     assert not (run / "tables.csv").exists()
 
 
@@ -174,7 +174,7 @@ def test_missed_parity_marks_each_table_and_row(run):
     target = {"set": "test", "wer": 1.0, "tolerance": 0.1}
     measure_parity(SPEECH, run, study["gate"] | {"mode": "record", "targets": [target]})
     results = build_report(run)
-    assert "(target not reached)" in (run / "tables.md").read_text() and "parity" not in render_text(results)
+    assert "(target not reached)" in (run / "tables.md").read_text() and "parity" not in results.text()
     measure_parity(
         SPEECH, run, study["gate"] | {"mode": "record", "targets": [target | {"source": "a paper, Table 1"}]}
     )
@@ -210,7 +210,7 @@ def test_a_study_without_a_gate_says_so(run, stale):
     text = (run / "tables.md").read_text()
     assert "**No gate: no arm waited for" in text and "## Word error rate (no gate)" in text and "parity" not in text
     assert all(row["note"].startswith("no gate") for row in table(run / "tables.csv"))
-    assert "No gate: no arm" in render_text(results)
+    assert "No gate: no arm" in results.text()
 
 
 def test_a_missed_gate_is_said_on_the_page_that_stands(run):

@@ -2,9 +2,19 @@
 
 import pytest
 
-from geomix.studies.algebra.interpretability import CONSTRUCTED, LEARNED, NULL, judge
-from geomix.studies.algebra.tasks import TASKS
-from geomix.studies.algebra.verdict import EARNS, LOSES, TIE, UNINFORMATIVE, compare_expectations, decide
+from geomix.settings.algebra_tasks import DECLARED as TASKS
+from geomix.statistics.geometry import (
+    CONSTRUCTED,
+    EARNS,
+    LEARNED,
+    LOSES,
+    NULL,
+    TIE,
+    UNINFORMATIVE,
+    compare_expectations,
+    decide,
+    judge,
+)
 
 SEEDS = 3
 GOOD, BAD = [1e-3] * SEEDS, [5e-2] * SEEDS
@@ -88,9 +98,10 @@ def test_a_task_that_no_arm_has_learned_is_named():
 
 def test_departures_from_what_was_expected():
     task = TASKS["rotors_spin3"]
-    rows = {row["arm"]: row for row in compare_expectations(task, made_up(quaternion=[BAD]))}
-    assert not rows["shuffled"]["departs"] and rows["gauge"]["found"] == "tie"
-    assert rows["quaternion"]["departs"] and rows["quaternion"]["found"] == "worse"
+    found = compare_expectations(task.expected, made_up(quaternion=[BAD]), factor=task.factor, metric=task.metric)
+    rows = {row.arm: row for row in found}
+    assert not rows["shuffled"].departs and rows["gauge"].found == "tie"
+    assert rows["quaternion"].departs and rows["quaternion"].found == "worse"
     assert "other_signature" not in rows  # did not run
 
 

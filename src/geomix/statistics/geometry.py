@@ -1,4 +1,4 @@
-"""The decision rule of phase 1, written before the study ran: does the geometry earn its place on a task?
+"""The rules of the algebra study, written before it ran: does the geometry earn its place on a task (phase 1)?
 
 The question is put to the median over seeds of each table's test error. With F the task's factor:
 
@@ -20,12 +20,13 @@ training can take to zero, 1.5 for the plane, whose noise bounds every arm, 1.1 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
+PHASE_1 = __doc__.split("\n\n", 1)[1].strip()  # the rule in words, which the page of phase 1 quotes
 EARNS, TIE, UNINFORMATIVE, LOSES = (
     "geometry earns its place",
     "tie",
@@ -128,27 +129,58 @@ def decide(
     return verdict(TIE, f"{count} of {count} shuffled tables within a factor of {factor:g} ({spread}){beside}")
 
 
-def compare_expectations(task: Any, errors: Mapping[str, Sequence[Sequence[float]]]) -> list[dict[str, Any]]:
-    """Each expectation of a task beside what was found: [{"arm", "expected", "found", "ratios", "why", "departs"}].
+class Expectation(Protocol):
+    """What was expected of an arm beside Clifford, `worse`, `tie` or `better`, and why."""
+
+    arm: str
+    outcome: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """An expectation beside what was found; `ratios`: each table's error in multiples of Clifford's; `departs`: not as expected."""
+
+    arm: str
+    expected: str
+    found: str
+    ratios: list[float]
+    why: str
+    departs: bool
+
+
+def compare_expectations(
+    expected: Iterable[Expectation], errors: Mapping[str, Sequence[Sequence[float]]], *, factor: float, metric: str
+) -> list[Found]:
+    """Each expectation of a task beside what was found.
 
     An arm of several tables is `worse` (or `tie`, `better`) when every table is, else `mixed`. Arms that did not run are left out.
     """
-    clifford = float(table_medians(errors["clifford"], task.metric)[0])
+    clifford = float(table_medians(errors["clifford"], metric)[0])
     rows = []
-    for expectation in task.expected:
+    for expectation in expected:
         if expectation.arm not in errors:
             continue
-        medians = table_medians(errors[expectation.arm], task.metric)
-        found = {outcome(float(e), clifford, task.factor) for e in medians}
-        found = found.pop() if len(found) == 1 else "mixed"
-        rows.append(
-            {
-                "arm": expectation.arm,
-                "expected": expectation.outcome,
-                "found": found,
-                "ratios": (medians / clifford).tolist(),
-                "why": expectation.why,
-                "departs": found != expectation.outcome,
-            }
-        )
+        medians = table_medians(errors[expectation.arm], metric)
+        outcomes = {outcome(float(e), clifford, factor) for e in medians}
+        found = outcomes.pop() if len(outcomes) == 1 else "mixed"
+        ratios = (medians / clifford).tolist()
+        departs = found != expectation.outcome
+        rows.append(Found(expectation.arm, expectation.outcome, found, ratios, expectation.why, departs))
     return rows
+
+
+LEARNED, CONSTRUCTED, NULL = "learned and geometric", "by construction", "not distinguished from the null"
+MARGIN = 2.0
+RESOLUTION = 1e-3  # numbers below it are rounding: neither degrees nor shares are known better in fp32
+
+
+def judge(trained: Sequence[float], untrained: Sequence[float], shuffled: Sequence[float]) -> str:
+    """The rule of phase 4 on one number a model, smaller is better, against the two nulls.
+
+    `LEARNED`: every trained Clifford model is at least `MARGIN` times as good as every model of both nulls; `CONSTRUCTED`: as good
+    against the random signs, but the untrained network has the property too; `NULL`: anything else.
+    """
+    worst = max(*trained, RESOLUTION)
+    beats = lambda null: worst * MARGIN <= min(null)
+    return NULL if not beats(shuffled) else LEARNED if beats(untrained) else CONSTRUCTED
