@@ -66,6 +66,7 @@ else:
 include: "rules/studies.smk"
 include: "rules/speed.smk"
 include: "rules/algebra.smk"
+include: "rules/page.smk"
 
 
 localrules:
@@ -83,6 +84,7 @@ rule speech:
     default_target: True
     input:
         study_files(SPEECH),
+        f"{RUN}/page",
 
 
 rule tables:
@@ -93,6 +95,7 @@ rule tables:
 rule tables_partial:
     input:
         f"{RUN}/partial/tables.md",
+        f"{RUN}/partial/page",
 
 
 # up to the hypotheses: `--until decode` stops at the gate, which it does not know how to pass
@@ -124,6 +127,7 @@ if LANGUAGE:
     rule language:
         input:
             study_files(LANGUAGE),
+            f"{LANGUAGE.folder}/page",
 
 else:
 

@@ -184,3 +184,4 @@ rule algebra:
         [f"{ALG_RUN}/{phase}.md" for phase in ("components", "architectures")],
         rules.algebra_interpretability_report.output,
         rules.algebra_speech_report.output if ALG_SPEECH else [],
+        f"{ALG_RUN}/page",

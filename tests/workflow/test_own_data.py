@@ -35,7 +35,11 @@ def first_try(project, folder, out="mine.yaml") -> list[dict[str, str]]:
     """`geomix init`, the check and the study with few updates; returns the rows of the table."""
     for command in (["init", str(folder), "--out", out], ["check", out]):
         done = subprocess.run(
-            [sys.executable, "-m", "geomix.cli", *command], cwd=project.folder, capture_output=True, text=True, check=False
+            [sys.executable, "-m", "geomix.cli", *command],
+            cwd=project.folder,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
     project.path("cut.yaml").write_text(CUT)

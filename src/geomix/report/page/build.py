@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from geomix.errors import UserError
 from geomix.report.page.markdown import Document, read_document
 from geomix.report.page.overview import study_data
@@ -122,6 +120,8 @@ def _algebra_page(folder: Path) -> Page:
 
 
 def _write(page: Page, folder: Path) -> None:
+    import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(ASSETS),
         autoescape=True,
