@@ -116,3 +116,21 @@ def test_what_does_not_belong_together_is_a_sentence(made_up_run, tmp_path):
         build_page(made_up_run, tmp_path / "full")
     with pytest.raises(UserError, match="no study.json here and no page of the algebra study"):
         pages_in(tmp_path)
+
+
+def test_a_partial_page_shows_the_curves_of_what_runs(made_up_run, tmp_path):
+    run = tmp_path / "results" / "made_up"
+    shutil.copytree(made_up_run, run)
+    shutil.copytree(made_up_run.parents[1] / "data", tmp_path / "data")
+    place, state = run / "own/no_mixer/seed1", tmp_path / "state" / ("0" * 12)
+    state.mkdir(parents=True)
+    users = [{"run": "made_up", "track": "own", "arm": "no_mixer", "seed": 1}]
+    (state / "users.json").write_text(json.dumps(users), encoding="utf-8")
+    lines = (place / "log.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (state / "log.jsonl").write_text("".join(lines[:6]) + lines[6][:20], encoding="utf-8")  # a line is being written
+    shutil.rmtree(place)
+    main(["tables", str(run), "--partial"])
+    data = data_of(build_page(run, partial=True))
+    assert len(data["trainings_scored"]) == 7 and len(data["trainings"]) == 8
+    (running,) = [t for t in data["trainings"] if t["running"]]
+    assert running["key"] == "own/no_mixer/1" and [x for x, _ in running["curves"]["dev_cer"]] == [1, 2, 3]

@@ -11,8 +11,10 @@ from typing import Any
 from geomix.errors import UserError
 from geomix.files import read_objects
 from geomix.report.text import interval_text
+from geomix.training.progress import LOG, read_log
 from geomix.training.record import RunRecord, plain_part
 from geomix.training.results import WER, PairBlock, Study, Trained
+from geomix.training.store import User, stored
 
 CURVES = ("train_loss", "dev_loss", "dev_cer", "dev_wer", "dev_perplexity")
 STEPS = 200  # points of a curve by updates, at most
@@ -30,10 +32,8 @@ def study_data(study: Study, place: Path, *, partial: bool) -> dict[str, Any]:
 
     `place` holds tables.csv. Rates are those of tables.csv, differences those of comparisons.json; nothing is measured anew.
     """
-    trainings = [
-        t for t in study.trainings if (t.folder / "record.json").is_file() or (t.folder / "log.jsonl").is_file()
-    ]
-    recorded = [t for t in trainings if (t.folder / "record.json").is_file()]
+    recorded = [t for t in study.trainings if (t.folder / "record.json").is_file()]
+    running = _running(study) if partial else {}
     missing = [t.folder / "record.json" for t in study.trainings if t not in recorded]
     if missing and not partial:
         raise UserError(
@@ -51,7 +51,9 @@ def study_data(study: Study, place: Path, *, partial: bool) -> dict[str, Any]:
         "rates": _rates(study, place / "tables.csv"),
         "targets": {t["set"]: t["wer"] for t in (study.gate or {}).get("targets", [])},
         "contrasts": [_contrast(entry) for entry in contrasts],
-        "trainings": [_training(t) for t in trainings],
+        "trainings": [
+            _training(t, running.get(t.folder)) for t in study.trainings if t in recorded or t.folder in running
+        ],
         "provenance": _provenance(study, recorded),
     }
 
@@ -104,17 +106,28 @@ def _rates(study: Study, path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _training(trained: Trained) -> dict[str, Any]:
-    """One training: its name, its curves, and its pairs block by block."""
-    curves = {}
+def _running(study: Study) -> dict[Path, list[dict[str, Any]]]:
+    """Folder of a training that has no record yet -> its log so far, which lies in the store until it is done."""
+    root = next((place for place in study.folder.absolute().parents if (place / "state").is_dir()), None)
+    claimed = {user: state.folder / LOG for state in (stored(root / "state") if root else ()) for user in state.users}
+    found = {}
+    for t in study.trainings:
+        path = claimed.get(User(study.run, t.track, t.arm, t.seed))
+        if path and path.is_file() and not (t.folder / "record.json").is_file():
+            found[t.folder] = read_log(path)
+    return found
+
+
+def _training(trained: Trained, so_far: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """One training: its name, its curves, and its pairs block by block; of one that runs, from its log `so_far`."""
+    log, curves = trained.log if so_far is None else so_far, {}
+    epochs, updates = ([line for line in log if line.get("kind") == kind] for kind in ("epoch", "step"))
     for name in CURVES:
-        points = [[line["epoch"], _short(line[name])] for line in trained.lines("epoch") if _is_number(line.get(name))]
+        points = [[line["epoch"], _short(line[name])] for line in epochs if _is_number(line.get(name))]
         if points:
             curves[name] = points
     if len(next(iter(curves.values()), [])) < 2:  # one epoch is no curve: the loss by updates is
-        steps = [
-            [line["update"], _short(line["loss"])] for line in trained.lines("step") if _is_number(line.get("loss"))
-        ]
+        steps = [[line["update"], _short(line["loss"])] for line in updates if _is_number(line.get("loss"))]
         curves = {"loss": steps[:: len(steps) // STEPS + 1]} if len(steps) > 1 else {}
     diagnostics = trained.diagnostics
     return {
@@ -122,6 +135,7 @@ def _training(trained: Trained) -> dict[str, Any]:
         "track": trained.track,
         "arm": trained.arm,
         "seed": trained.seed,
+        "running": so_far is not None,
         "curves": curves,
         "blocks": {
             when: [_block(block) for block in blocks]

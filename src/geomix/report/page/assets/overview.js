@@ -53,7 +53,7 @@
     if (!found.length) return;
     const all = found.map((name) => plots.lines({
       caption: titles[name], x: name === "loss" ? "update" : "epoch", y: "", log: true, whole: true,
-      series: data.trainings.filter((t) => t.curves[name]).map((t) => ({ group: `${t.track}/${t.arm}`, name: `${named(t.track, t.arm)}, seed ${t.seed}`, number: arms.indexOf(t.arm), colour: colour(t.arm), dash: dash(t.track), points: t.curves[name] })),
+      series: data.trainings.filter((t) => t.curves[name]).map((t) => ({ group: `${t.track}/${t.arm}`, name: `${named(t.track, t.arm)}, seed ${t.seed}${t.running ? ", running" : ""}`, number: arms.indexOf(t.arm), colour: colour(t.arm), dash: dash(t.track), points: t.curves[name] })),
     }));
     const entries = [...new Map(data.trainings.map((t) => [`${t.track}/${t.arm}`, { group: `${t.track}/${t.arm}`, name: named(t.track, t.arm), number: arms.indexOf(t.arm), colour: colour(t.arm), dash: dash(t.track) }])).values()];
     at("curves").append(heading("Training curves"), note("A line a seed. Point at a line for its values; press a name to hide its lines."), plots.legend(entries, all), make("div", { class: "plots" }, ...all));
