@@ -35,8 +35,15 @@ def made_up_run(tmp_path_factory):
             manifests[name] = f"data/words/{name}/manifest/{name}.tsv"
             write_manifest(root / manifests[name], said)
         made_up.make_run(folder, seeds=(0, 1), manifests=manifests)
-    build_report(folder)
+    make_tables(folder)
     return folder
+
+
+def make_tables(folder, **options):
+    """Tables of a run without its figures, which the page does not show and which take seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("geomix.report.build.draw_figures", lambda *_: [])
+        build_report(folder, **options)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,9 @@ from geomix.cli import main
 from geomix.errors import UserError
 from geomix.report.page import build_page, pages_in
 from geomix.speech.scoring import read_score, read_text
-from tests.page.conftest import HTML
+from geomix.studies.comparison import compare_study
+from geomix.studies.speech import SPEECH
+from tests.page.conftest import HTML, make_tables
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published"
 PAGES = {"an4": "an4", "wikitext2": "wikitext2/language", "algebra": "algebra"}
@@ -129,7 +131,7 @@ def test_a_partial_page_shows_the_curves_of_what_runs(made_up_run, tmp_path):
     lines = (place / "log.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (state / "log.jsonl").write_text("".join(lines[:6]) + lines[6][:20], encoding="utf-8")  # a line is being written
     shutil.rmtree(place)
-    main(["tables", str(run), "--partial"])
+    make_tables(run, partial=compare_study(SPEECH, run, partial=True))
     data = data_of(build_page(run, partial=True))
     assert len(data["trainings_scored"]) == 7 and len(data["trainings"]) == 8
     (running,) = [t for t in data["trainings"] if t["running"]]
