@@ -10,12 +10,14 @@
 from snakemake.exceptions import WorkflowError
 
 from geomix.errors import UserError
+from geomix.espnet_track.environment import espnet_python
 from geomix.espnet_track.settings import check_study
 from geomix.interpreter import check_interpreter
 from geomix.settings import read_layer, resolve
 
 
-configfile: "config.yaml"
+# beside this file, wherever snakemake is called
+configfile: f"{workflow.basedir}/config.yaml"
 
 
 # $GEOMIX_DATA in a path stands for the folder of local data sets
@@ -61,6 +63,15 @@ else:
             "granite needs a configuration that names checkpoints: --configfile config/granite.yaml"
         shell:
             "exit 1"
+
+
+# before the first job: hours may pass before the first one that needs ESPnet
+onstart:
+    if any(job.rule.name == "train_espnet" for job in workflow.dag.needrun_jobs()):
+        try:
+            espnet_python()
+        except UserError as error:
+            raise WorkflowError(str(error)) from None
 
 
 include: "rules/studies.smk"

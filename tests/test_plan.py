@@ -9,9 +9,11 @@ import pytest
 from geomix.commands import plan as command
 from geomix.errors import UserError
 from geomix.files import write_json
-from geomix.settings import load
+from geomix.settings import load, training_settings
 from geomix.settings.stages import split_key, splits_of
 from geomix.studies.plan import audio_seconds, hours_of, make_plan
+from geomix.training.pace import Machine
+from geomix.training.store import State, User, claim
 from tests.conftest import ROOT
 from tests.slurm.project import checkout
 
@@ -217,3 +219,33 @@ def test_first_seed_first(tmp_path):
         found.add((seed, int(priority[1]) if priority else 0, int(re.search(r"--nice=(\d+)", job)[1])))
     # the fallback of the gate is trained only when the first anchor misses
     assert len(jobs) == 24 and found == {(0, 0, 0), (1, -1, 100), (2, -2, 200)}
+
+
+def test_what_the_store_has_finished_is_done_and_other_settings_are_not(full, tmp_path):
+    settings = training_settings(full, "attention", 0, "own")
+    folder = tmp_path / "state/0123456789ab"
+    folder.mkdir(parents=True)
+    claim(folder, User("other", "own", "attention", 0), settings, {})
+    State(folder, False).finish({1: {"dev_cer": 3.0}})
+    record = tmp_path / "results/librispeech100/own/no_mixer/seed0/record.json"
+    rate = {"audio_seconds_per_second": 12_000.0, "device": "H200", "mixer": {"mixer": "none"}}
+    write_json(record, {**rate, "settings": {**training_settings(full, "no_mixer", 0, "own"), "seed": 1}})
+    assert [(t.arm, t.seed) for t in make_plan(full, tmp_path).trainings if t.done] == [("attention", 0)]
+
+
+@pytest.mark.parametrize(
+    "hours, text",
+    [((6.5e-7, 1.3e-6), "0.0023-0.0047 s"), ((0.05, 0.2), "3-12 min"), ((4.0, 8.0), "4-8 h"), ((2, 2), "2 h")],
+)
+def test_times_are_told_in_units_that_fit(hours, text):
+    assert command._range(*hours) == text
+
+
+def test_without_a_gpu_the_cpus_time_stands_beside_the_a100s(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "this_machine", lambda threads: Machine("Some CPU", 1e11, (0.2, 0.5), False))
+    monkeypatch.chdir(ROOT)
+    parser = ArgumentParser()
+    command.add_arguments(parser)
+    command.run(parser.parse_args([]))
+    text = capsys.readouterr().out
+    assert "% of 312 TFLOP/s" in text and "without a GPU, as here (Some CPU, 2 threads a training): " in text

@@ -35,7 +35,12 @@ def test_targets_and_overlays_exist():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", *(f"docs/{name}.md" for name in ("math", "algebra", "cluster")), "results/README.md"]
+    "page",
+    [
+        "README.md",
+        *(f"docs/{name}.md" for name in ("math", "algebra", "cluster", "your-own-data")),
+        "results/README.md",
+    ],
 )
 def test_links_lead_somewhere(page):
     folder = (ROOT / page).parent

@@ -151,6 +151,14 @@ def folder_lock(folder: str | os.PathLike, doing: str, *, wait: bool = False) ->
         yield
 
 
+def is_collision(sentence: str) -> bool:
+    """Whether a sentence is that of `folder_lock` about another holder."""
+    return _COLLISION in sentence
+
+
+_COLLISION = "here: wait for it or stop it, then run again"
+
+
 def _locked(folder: Path, doing: str, wait: bool) -> TextIO | None:
     """The folder's lock file, locked; None when the folder was removed between the opening and the lock."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -166,7 +174,7 @@ def _locked(folder: Path, doing: str, wait: bool) -> TextIO | None:
         with file:
             file.seek(0)
             holder = file.read().strip() or "another process"
-        raise UserError(f"{folder}: {holder} is {doing} here: wait for it or stop it, then run again") from None
+        raise UserError(f"{folder}: {holder} is {doing} {_COLLISION}") from None
     except FileNotFoundError:
         pass
     file.close()

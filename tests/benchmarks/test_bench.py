@@ -103,7 +103,7 @@ def test_mixers(tmp_path):
     found = rows(tmp_path / "mixer.csv")
     assert {(row["form"], row["length"], row["direction"]) for row in found} == {
         (form, length, way)
-        for form in ("paper", "anchored")
+        for form in ("paper", "averaged", "anchored")
         for length in ("16", "32")
         for way in ("forward", "forward+backward")
     }

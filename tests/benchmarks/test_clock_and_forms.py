@@ -60,7 +60,7 @@ def test_a_gradient_of_rounding_alone_does_not_count():
 
 def test_the_pair_mixers_forms_agree_and_a_wrong_one_is_found(monkeypatch):
     torch.manual_seed(0)
-    mixer = PairMixer(16, rank=6, two_sided=False, gate="blend").double()
+    mixer = PairMixer(16, rank=6, two_sided=False, blend=True).double()
     x, upstream = (torch.randn(3, 37, 16, dtype=torch.float64) for _ in range(2))
     assert all(check_forms(mixer, x, upstream, False).values())
     assert set(pair_forms(mixer, x, upstream, False)) == {"paper", "anchored"}

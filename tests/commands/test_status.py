@@ -6,10 +6,13 @@ import pytest
 
 from geomix.cli import main
 from geomix.commands.status import stale_lines, store_lines, study_status
+from geomix.errors import UserError
 from geomix.files import folder_lock, read_json, write_json
+from geomix.settings import settings_hash
 from geomix.speech.corpora.sources import Source, write_sources
 from geomix.training.progress import LOG, Log
 from geomix.training.store import State, User, claim, write_users
+from tests.conftest import ROOT
 
 STATES = ("0123456789ab", "ba9876543210")
 
@@ -40,7 +43,7 @@ def study(tmp_path):
     return tmp_path
 
 
-PLANNED = [("own", arm, seed) for arm in ("attention", "grassmann") for seed in (0, 1, 2)]
+PLANNED = {("own", arm, seed): "key" for arm in ("attention", "grassmann") for seed in (0, 1, 2)}
 
 
 def test_each_state(study):
@@ -110,3 +113,52 @@ def test_a_log_line_cut_short_does_not_matter(study):
     with open(study / "state" / STATES[0] / LOG, "a") as file:
         file.write(json.dumps({"kind": "step"})[:-3])
     assert study_status(study / "results/run")[2].state == "failed"
+
+
+def test_a_run_whose_settings_changed_is_not_done(study):
+    record = study / "results/run/own/attention/seed0/record.json"
+    record.write_text(json.dumps({"settings": {"seed": 0}}))
+    planned = {("own", "attention", 0): settings_hash({"seed": 0}, {}), ("own", "attention", 1): "other"}
+    row = study_status(study / "results/run", planned)[0]
+    assert row.state == "done"
+    planned[("own", "attention", 0)] = settings_hash({"seed": 7}, {})
+    row = study_status(study / "results/run", planned)[0]
+    assert (row.state, row.detail) == ("changed", "its settings have changed since: the next call trains it again")
+    folder = study / "state" / STATES[0]
+    claim(folder, User("run", "own", "attention", 0), {"seed": 7}, {})
+    State(folder, False).finish({1: {"dev_cer": 3.0}})
+    row = study_status(study / "results/run", planned)[0]
+    assert row.detail == f"its settings have changed since: the next call restores it from {folder}"
+
+
+def test_what_slurm_refused_is_told_as_slurm_said_it(study):
+    log = study / ".snakemake/log/2026-12-01T031426.892328.snakemake.log"
+    log.parent.mkdir(parents=True)
+    log.write_text(
+        "[Tue Dec  1 03:14:37 2026]\nError in rule train:\n    message: SLURM sbatch failed. The error message was 'sbatch: error: "
+        "Invalid generic resource (gres) specification'.\n    sbatch call:\n        sbatch --gpus=a1000:1\n\n    jobid: 20\n"
+        "    input: data/x\n    output: results/run/own/attention/seed2/record.json, results/run/own/attention/seed2/log.jsonl\n"
+    )
+    row = study_status(study / "results/run", PLANNED)[2]
+    assert row.state == "failed" and "Slurm refused train: sbatch: error: Invalid generic resource (gres)" in row.detail
+
+
+def test_a_collision_is_not_told_when_the_other_job_is_gone(study):
+    log = study / "logs/run/own/grassmann/seed1/train.log"
+    with folder_lock(study / "state" / STATES[1], "training"):
+        with pytest.raises(UserError) as collision, folder_lock(study / "state" / STATES[1], "training"):
+            pass
+    log.write_text(f"geomix: {collision.value}\n")
+    row = {row.name: row for row in study_status(study / "results/run", PLANNED)}["own/grassmann/seed1"]
+    assert (row.state, row.detail) == ("failed", "in epoch 4, update 1,200")
+
+
+def test_a_study_that_nobody_named_and_that_has_not_begun(study, monkeypatch, capsys):
+    (study / "config.yaml").write_bytes((ROOT / "config.yaml").read_bytes())
+    (study / "results/run/corpus.json").write_text("{}")
+    monkeypatch.chdir(study)
+    main(["status"])
+    assert (
+        "these are the runs of config.yaml alone: for another study give --configfile FILE, or a folder: results/run"
+        in (capsys.readouterr().out)
+    )

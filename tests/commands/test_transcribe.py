@@ -1,5 +1,7 @@
 """`geomix transcribe`: audio in, text out; long files in pieces; bad files in a sentence."""
 
+import shutil
+
 import numpy as np
 import pytest
 import soundfile
@@ -161,3 +163,12 @@ def test_new_lines_of_a_text_do_not_break_its_line(model, tmp_path, capsys, monk
     soundfile.write(path, noise(1), 16_000)
     main(["transcribe", str(model), str(path), "--device", "cpu"])
     assert capsys.readouterr().out == f"{path}\tONE TWO THREE FOUR\n"
+
+
+def test_the_tokenizer_of_another_model_is_named(model, tmp_path, capsys):
+    shutil.copytree(model, tmp_path / "model")
+    train_tokenizer(["ONE TWO"], tmp_path / "model", "word")
+    soundfile.write(tmp_path / "a.wav", noise(1.0), 16_000)
+    with pytest.raises(SystemExit):
+        main(["transcribe", str(tmp_path / "model"), str(tmp_path / "a.wav"), "--device", "cpu"])
+    assert "tokens.txt has 5 tokens, the model 9: put its own tokenizer there" in capsys.readouterr().err

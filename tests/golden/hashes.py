@@ -14,7 +14,7 @@ FILE = FOLDER / "settings_hashes.json"
 
 CONFIGURATIONS = (
     (), ("smoke",), ("demo",), ("an4",), ("an4_quick",), ("demo", "espnet"), ("an4", "espnet"), ("fixture",), ("strong",), ("wikitext2",),
-    ("demo", "signed"), ("demo", "granite_encoder"), ("demo", "algebra"), ("granite",),
+    ("demo", "signed"), ("demo", "anatomy"), ("demo", "granite_encoder"), ("demo", "algebra"), ("granite",),
 )  # fmt: skip
 """Overlays over config.yaml, as README names them."""
 

@@ -31,7 +31,15 @@ _PAIR: dict[str, dict[str, Any]] = {
     "pair, wedge, causal, paper form": {"form": "paper", "two_sided": False},
     "pair, wedge, bias where empty": {"empty": "bias"},
     # as the language model's blocks of norm: post have it
-    "pair, wedge, causal, blend": {"two_sided": False, "gate": "blend"},
+    "pair, wedge, causal, blend": {"two_sided": False, "blend": True},
+    "pair, gate bias, sum": {"gate_bias": 2.0, "pool": "sum"},
+    "pair, gate add, length kept": {"gate": "add", "normalise": False},
+    "pair, no gate": {"gate": "none"},
+    "pair, a map for each side": {"weights": "side"},
+    "pair, a map for each offset": {"weights": "offset"},
+    "pair, a map for each offset, causal": {"weights": "offset", "two_sided": False},
+    "pair, learned signs": {"signs": "learned", "signs_start": 0.0},
+    "pair, learned signs, paper form": {"signs": "learned", "signs_start": 1.0, "form": "paper"},
 }
 _MULTIVECTOR: dict[str, dict[str, Any]] = {
     "multivector_attention": {"heads": 2, "signature": [2, 0, 0]},
@@ -45,6 +53,11 @@ _MULTIVECTOR: dict[str, dict[str, Any]] = {
 INSTANCES: dict[str, dict[str, Any]] = {
     "attention": {"mixer": "attention", "heads": 2},
     "blocked_attention": {"mixer": "blocked_attention", "heads": 2, "context": 4},
+    "summary": {"mixer": "summary"},
+    "summary, causal": {"mixer": "summary", "causal": True},
+    "convolution": {"mixer": "convolution", "kernel": 5},
+    "convolution, causal": {"mixer": "convolution", "kernel": 5, "causal": True},
+    "fourier": {"mixer": "fourier"},
     **{name: {"mixer": "multivector_attention", **arguments} for name, arguments in _MULTIVECTOR.items()},
     **{name: {"mixer": "pair", "rank": 5, "offsets": [1, 2, 4], **arguments} for name, arguments in _PAIR.items()},
 }

@@ -40,9 +40,10 @@ class _StandIn(nn.Module):
 class _PairStandIn(_StandIn, PairMixer):
     """What the language model takes for a pair mixer, whose gate stands for the residual connection."""
 
-    def __init__(self, block: int, seed: int, gate: str, two_sided: bool) -> None:
+    def __init__(self, block: int, seed: int, blend: bool, two_sided: bool) -> None:
         nn.Module.__init__(self)
-        self.factor = 1 + block / 4 + seed / 16 + (gate == "blend") / 32 + two_sided / 64
+        self.blend = blend
+        self.factor = 1 + block / 4 + seed / 16 + blend / 32 + two_sided / 64
 
     forward = _StandIn.forward
 
@@ -87,8 +88,8 @@ def _speech(build: Callable[..., nn.Module], lengths: tuple[int, int], options: 
 def _language(options: Mapping[str, Any]) -> Values:
     """Loss and gradient in train mode and scores in eval mode of two blocks of seven tokens."""
 
-    def make_mixer(mixer: str, width: int, *, block: int, seed: int, gate: str, two_sided: bool, **arguments: Any):
-        return _PairStandIn(block, seed, gate, two_sided)
+    def make_mixer(mixer: str, width: int, *, block: int, seed: int, blend: bool, two_sided: bool, **arguments: Any):
+        return _PairStandIn(block, seed, blend, two_sided)
 
     values = {"vocab": 11, "positions": 8, "blocks": 2, "width": 8, "ff_dim": 12, "dropout": 0.0, "seed": 3}
     with exact():

@@ -22,6 +22,13 @@ CASES = [
     ("geometric", 19, 11, 23, [23, 5], False, True, "bias"),
     ("wedge", 40, 32, 70, [70, 37], True, False, "zero"),
 ]
+# the same with keys of Pairing whose anchors PyTorch makes
+VARIANTS = [
+    (("wedge", 20, 13, 21, [21, 13], True, False, "zero"), {"pool": "sum"}),
+    (("symmetric", 17, 8, 35, [35, 0], False, True, "bias"), {"normalise": False}),
+    (("geometric", 19, 11, 23, [23, 5], True, False, "zero"), {"normalise": False, "pool": "sum"}),
+    (("signed", 20, 9, 21, [21, 2], True, False, "zero"), {"side_weights": (1.0, -1.0)}),
+]
 
 
 def inputs(kind, width, rank, frames, lengths, dtype=torch.float64):
@@ -41,10 +48,12 @@ def main():
     assert os.environ.get("TRITON_INTERPRET") == "1"
     torch.manual_seed(0)
     rows = []
-    for kind, width, rank, frames, lengths, two_sided, blend, empty in CASES:
+    for (kind, width, rank, frames, lengths, two_sided, blend, empty), variant in [
+        (case, {}) for case in CASES
+    ] + VARIANTS:
         f, tensors, mask = inputs(kind, width, rank, frames, lengths)
         grad = torch.randn_like(tensors[0])
-        options = {"two_sided": two_sided, "blend": blend, "empty": empty}
+        options = {"two_sided": two_sided, "blend": blend, "empty": empty, **variant}
         results = []
         for dtype, backend in ((torch.float64, "naive"), (torch.float32, "fused"), (torch.float32, "fused")):
             leaves = [t.to(dtype).requires_grad_() for t in tensors]
@@ -54,7 +63,7 @@ def main():
         truth, ours, again = results
         rows.append(
             {
-                "case": f"{kind} D{width} r{rank} T{frames} two_sided={two_sided} blend={blend} empty={empty}",
+                "case": f"{kind} D{width} r{rank} T{frames} two_sided={two_sided} blend={blend} empty={empty} {variant}",
                 "errors": {
                     n: ((a - b).abs().max() / b.abs().max()).item() for n, a, b in zip(NAMES, ours, truth, strict=True)
                 },

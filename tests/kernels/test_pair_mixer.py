@@ -25,12 +25,12 @@ def arguments(kind="wedge", batch=2, frames=11, width=12, rank=6, dtype=torch.fl
     return f, *tensors, torch.ones(batch, frames, dtype=torch.bool), (1, 2)
 
 
-@pytest.mark.parametrize("gate", ["branch", "blend"])
+@pytest.mark.parametrize("blend", [False, True])
 @pytest.mark.parametrize("empty", ["zero", "bias"])
-def test_definition_is_the_mixer_module(gate, empty):
+def test_definition_is_the_mixer_module(blend, empty):
     """The functional form, from a PairMixer's own parameters, gives the module's output."""
     torch.manual_seed(0)
-    mixer = PairMixer(16, kind="geometric", rank=5, offsets=(1, 3), gate=gate, empty=empty)
+    mixer = PairMixer(16, kind="geometric", rank=5, offsets=(1, 3), blend=blend, empty=empty)
     x, frames = torch.randn(2, 9, 16), Frames.of(torch.tensor([9, 4]), 9)
     ours = pair_mixer(
         mixer.product, x, mixer.reduce(x), mixer.project.weight, mixer.project.bias, mixer.gate.weight, mixer.gate.bias,
@@ -43,7 +43,7 @@ def test_dispatcher_takes_the_fused_form_on_cuda_only():
     assert pair_mixer(*arguments()).shape == (2, 11, 12)  # a CPU takes the definition, without Triton
     with pytest.raises(ValueError, match="backend 'cuda'"):
         pair_mixer(*arguments(), backend="cuda")
-    with pytest.raises(ValueError, match="anchored form"):
+    with pytest.raises(ValueError, match="no float64"):
         pair_mixer(*arguments(dtype=torch.float64), backend="fused")
     if torch.cuda.is_available():
         on_gpu = [x.cuda() if isinstance(x, torch.Tensor) else x for x in arguments()]
@@ -97,7 +97,7 @@ def interpreted():
 
 def test_fused_value_and_all_gradients_equal_the_definition(interpreted):
     """Triton interpreter, fp32, against the paper's form in fp64; thin pairs make z's gradient the least accurate."""
-    assert len(interpreted["rows"]) >= 8
+    assert len(interpreted["rows"]) >= 12
     for row in interpreted["rows"]:
         assert row["errors"]["y"] < 2e-5, row
         assert max(row["errors"].values()) < 5e-4, row

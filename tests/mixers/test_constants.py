@@ -16,6 +16,7 @@ MIXERS = {
         for form in ("anchored", "paper")
     },
     "rank 5": {"mixer": "pair", "rank": 5, "kind": "symmetric"},
+    "learned signs": {"mixer": "pair", "signs": "learned", "weights": "offset", "gate": "add"},
     "attention": {"mixer": "attention"},
     "blocked": {"mixer": "blocked_attention"},
     "multivectors": {"mixer": "multivector_attention", "rotors": True, "value_terms": 1},

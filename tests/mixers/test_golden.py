@@ -23,7 +23,7 @@ def test_every_mixer_has_a_case():
 def form_of(arguments):
     """What of a pair mixer chooses its code."""
     every = {name: field.get_default(call_default_factory=True) for name, field in Pair.model_fields.items()}
-    keys = ("kind", "form", "two_sided", "one_offset_per_block", "empty")
+    keys = ("kind", "form", "two_sided", "one_offset_per_block", "empty", "gate", "weights", "signs")
     return tuple({**every, **arguments}[key] for key in keys)
 
 

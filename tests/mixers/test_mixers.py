@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from geomix.errors import UserError
-from geomix.mixers import Frames, PairMixer, RelativeAttention, make_mixer
+from geomix.mixers import MIXERS, Frames, PairMixer, RelativeAttention, make_mixer
 
 ARMS = {
     "attention": {"mixer": "attention", "heads": 4},
@@ -169,7 +169,7 @@ def test_gate_forms():
     """Branch: (1 - alpha)(g - u), to be added to u; blend: alpha u + (1 - alpha) g, the paper's."""
     torch.manual_seed(0)
     branch = PairMixer(16, rank=8)
-    blend = PairMixer(16, rank=8, gate="blend")
+    blend = PairMixer(16, rank=8, blend=True)
     blend.load_state_dict(branch.state_dict())
     x, frames = torch.randn(2, 20, 16), frames_of(20, 13, width=16)
     g = branch.mixed(x, frames)
@@ -234,7 +234,7 @@ def test_lengths_elsewhere_than_on_a_cpu_are_not_read():
     assert Frames.of(torch.empty(2, dtype=torch.int32, device="meta"), 4).mask.shape == (2, 4)
 
 
-@pytest.mark.parametrize("mixer", ["pair", "attention", "blocked_attention", "multivector_attention"])
+@pytest.mark.parametrize("mixer", [name for name in MIXERS if name != "none"])
 @pytest.mark.parametrize("frames", [(4,), (4, 4, 4), (3, 3)], ids=["one", "three", "shorter"])
 def test_frames_of_another_batch_are_refused(mixer, frames):
     with pytest.raises(ValueError, match="do not fit an input of shape"):

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from geomix.errors import UserError
@@ -320,6 +321,38 @@ def test_a_saved_model_is_whole(arm, tmp_path):
     about = yaml.safe_load((tmp_path / "model.yaml").read_text())
     assert about["tokenizer"] == "tokenizer.model" and about["model"]["vocab"] == 11
     assert about["model"]["intermediate_ctc"] == inter
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"blocks": 10**9}, "1,000,000,000 blocks"),
+        ({"mixer": {"mixer": "attention", "heads": "2"}}, "heads '2'"),
+        ({"vocab": 10**12}, "does not fit"),
+    ],
+)
+def test_settings_that_are_not_the_weights_are_told_at_once(tmp_path, change, words):
+    save_model(small(), tmp_path)
+    about = yaml.safe_load((tmp_path / "model.yaml").read_text())
+    about["model"] |= change
+    (tmp_path / "model.yaml").write_text(yaml.safe_dump(about))
+    with pytest.raises(UserError, match=words):
+        load_model(tmp_path)
+
+
+def test_weights_of_another_precision_are_read_and_others_named(tmp_path):
+    model = small()
+    save_model(model, tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        save_file(
+            {k: v.to(dtype) if v.is_floating_point() else v for k, v in weights.items()}, tmp_path / "model.safetensors"
+        )
+        found = load_model(tmp_path).state_dict()
+        assert all(torch.equal(found[k], v.to(dtype).to(v.dtype)) for k, v in model.state_dict().items() if k in found)
+    save_file(weights | {"ctc.weight": weights["ctc.weight"].to(torch.complex64)}, tmp_path / "model.safetensors")
+    with pytest.raises(UserError, match="ctc.weight in model.safetensors is of torch.complex64"):
+        load_model(tmp_path)
 
 
 def test_a_damaged_model_ends_in_a_sentence(tmp_path):

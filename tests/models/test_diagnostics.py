@@ -14,8 +14,9 @@ def seeing(z: torch.Tensor, **arguments) -> dict:
     mixer = PairMixer(4, rank=2, offsets=(1,), **arguments)
     mixer.reduce.weight.data = torch.eye(2, 4)
     nn.init.zeros_(mixer.reduce.bias)
-    nn.init.zeros_(mixer.gate.weight)
-    nn.init.constant_(mixer.gate.bias, 2.0)
+    if mixer.gate is not None:
+        nn.init.zeros_(mixer.gate.weight)
+        nn.init.constant_(mixer.gate.bias, 2.0)
     x = torch.cat((z, torch.zeros_like(z)), -1).unsqueeze(0)
     return mixer_diagnostics(mixer, x, Frames.of(torch.tensor([len(z)]), len(z)))
 
@@ -34,6 +35,12 @@ def test_equal_frames_are_thin_for_the_wedge_and_not_for_the_control():
     z = torch.ones(5, 2)
     assert seeing(z)["thin_share"] == 1 and seeing(z)["sine_quantiles"]["0.95"] < 1e-6
     assert seeing(z, kind="symmetric")["thin_share"] == 0
+
+
+def test_learned_signs_are_told_and_a_mixer_without_a_gate_takes_the_whole_mixture():
+    found = seeing(torch.ones(5, 2), signs="learned", signs_start=0.5, gate="none")
+    assert found["signs"] == [0.5] and found["mean_gate"] == 0 and found["thin_share"] == 0
+    assert "signs" not in seeing(torch.ones(5, 2))
 
 
 def test_a_lone_frame_has_no_pairs():

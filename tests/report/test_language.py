@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from geomix.cli import main
 from geomix.errors import UserError
 from geomix.files import read_json, write_json
 from geomix.report import build_report
@@ -215,6 +216,16 @@ def test_tables(folder):
     assert sorted(names) == sorted(path.name for path in (folder / "figures").iterdir()) and len(names) == 6
     assert all((folder / "figures" / name).stat().st_size > 1000 for name in names)
     assert math.isclose(read_json(folder / "comparisons.json")[0]["ratio"], 1.331, abs_tol=1e-3)
+
+
+def test_the_command_rebuilds_a_run_of_a_language_study_alone(tmp_path, capsys):
+    write_study(tmp_path / "run/language")
+    main(["tables", str(tmp_path / "run"), "--out", str(tmp_path / "out")])
+    assert "# Language modelling, run article" in capsys.readouterr().out
+    assert (tmp_path / "out/language/tables.csv").is_file() and not (tmp_path / "run/language/tables.csv").exists()
+    with pytest.raises(SystemExit):
+        main(["tables", str(tmp_path / "run"), "--partial"])
+    assert "a language study has no partial tables" in capsys.readouterr().err
 
 
 def test_the_same_records_give_the_same_bytes(folder):

@@ -245,11 +245,6 @@ def test_the_figures_are_those_that_the_configuration_declares(tmp_path, arms):
     assert [f"{name}.svg" for name in figure_names(study)] == re.findall(r"figures/(\w+.svg)", text)
 
 
-def test_names_of_figures_need_no_numpy():
-    code = "import sys, geomix.report.names; sys.exit(any(m in sys.modules for m in ('numpy', 'scipy', 'torch')))"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 @pytest.mark.usefixtures("no_figures")
 def test_stale_comparisons_are_refused(run):
     make_training(run, "own", "grassmann", 1, rate=0.3)

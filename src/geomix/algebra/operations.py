@@ -94,7 +94,7 @@ def norm(algebra: Algebra, m: torch.Tensor) -> torch.Tensor:
 
     NaN stays NaN. bf16 and fp16 are squared and summed in fp32.
     """
-    return safe_sqrt(sq_norm(algebra, _at_least_fp32(m)).abs()).to(m.dtype)
+    return safe_sqrt(sq_norm(algebra, at_least_fp32(m)).abs()).to(m.dtype)
 
 
 def versor_inverse(algebra: Algebra, v: torch.Tensor) -> torch.Tensor:
@@ -102,14 +102,15 @@ def versor_inverse(algebra: Algebra, v: torch.Tensor) -> torch.Tensor:
 
     NaN stays NaN. bf16 and fp16 are computed in fp32.
     """
-    turned = reverse(algebra, _at_least_fp32(v))
-    square = sq_norm(algebra, _at_least_fp32(v)).unsqueeze(-1)
+    turned = reverse(algebra, at_least_fp32(v))
+    square = sq_norm(algebra, at_least_fp32(v)).unsqueeze(-1)
     # a component 0 of a null versor would be 0 / 0
     infinite = (square == 0) & (turned == 0)
     return torch.where(infinite, torch.inf, turned / square).to(v.dtype)
 
 
-def _at_least_fp32(x: torch.Tensor) -> torch.Tensor:
+def at_least_fp32(x: torch.Tensor) -> torch.Tensor:
+    """x, or x in fp32 where it is of a half-precision type."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 

@@ -8,7 +8,7 @@ constructors of the same object, so a study's arms differ in a table and in noth
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from geomix.algebra.constants import constant
-from geomix.algebra.operations import safe_sqrt
+from geomix.algebra.operations import at_least_fp32, safe_sqrt
 from geomix.algebra.structure_constants import Algebra, SignedTriplets
 
 PAIR_KINDS = ("wedge", "symmetric", "signed", "geometric")
@@ -191,7 +191,7 @@ class PairProduct:
         property test). bf16 and fp16 are computed in fp32 and rounded once.
         """
         self.check(a, b)
-        return self._sq_norm(_at_least_fp32(a), _at_least_fp32(b)).to(torch.promote_types(a.dtype, b.dtype))
+        return self._sq_norm(at_least_fp32(a), at_least_fp32(b)).to(torch.promote_types(a.dtype, b.dtype))
 
     def _sq_norm(self, a: Tensor, b: Tensor) -> Tensor:
         form = _norm_form(self)
@@ -227,7 +227,7 @@ class PairProduct:
     def norm(self, a: Tensor, b: Tensor) -> Tensor:
         """|f(a, b)|; its gradient is zero, not NaN, where the norm is zero, and NaN stays NaN."""
         self.check(a, b)
-        squared = self._sq_norm(_at_least_fp32(a), _at_least_fp32(b))
+        squared = self._sq_norm(at_least_fp32(a), at_least_fp32(b))
         return safe_sqrt(squared).to(torch.promote_types(a.dtype, b.dtype))
 
     def normaliser(self, a: Tensor, b: Tensor, min_sine: float = 1e-3, eps: float = 1e-6) -> Tensor:
@@ -237,9 +237,7 @@ class PairProduct:
         f / n stays continuous and is zero for equal vectors. One square root, of a positive number: finite gradients everywhere.
         """
         self.check(a, b)
-        dtype, a, b = torch.promote_types(a.dtype, b.dtype), _at_least_fp32(a), _at_least_fp32(b)
-        floor = min_sine**2 * a.square().sum(-1) * b.square().sum(-1)
-        return torch.maximum(self._sq_norm(a, b), floor).clamp_min(eps**2).sqrt().to(dtype)
+        return floored_norm(self._sq_norm, a, b, min_sine, eps)
 
     # -- structure ------------------------------------------------------------------------------------------------------
 
@@ -309,8 +307,13 @@ class PairProduct:
         return _on_device(self, device)[1]
 
 
-def _at_least_fp32(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+def floored_norm(
+    sq_norm: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor, min_sine: float, eps: float
+) -> Tensor:
+    """max(|f(a, b)|, min_sine |a| |b|, eps) of a product's `sq_norm`, which is given at least fp32."""
+    dtype, a, b = torch.promote_types(a.dtype, b.dtype), at_least_fp32(a), at_least_fp32(b)
+    floor = min_sine**2 * a.square().sum(-1) * b.square().sum(-1)
+    return torch.maximum(sq_norm(a, b), floor).clamp_min(eps**2).sqrt().to(dtype)
 
 
 @constant

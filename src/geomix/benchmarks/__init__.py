@@ -19,7 +19,9 @@ class Benchmark:
 
 BENCHMARKS = {
     "product": Benchmark("geomix.benchmarks.product", "Clifford products in every form, beside the copy floor"),
-    "mixer": Benchmark("geomix.benchmarks.mixer", "the pair mixer: paper form, anchored form, fused form"),
+    "mixer": Benchmark(
+        "geomix.benchmarks.mixer", "the pair mixer: paper form, averaged form, anchored form, fused form"
+    ),
     "step": Benchmark("geomix.benchmarks.step", "a training step of each arm: audio-s/s, MFU, peak memory"),
     "speed": Benchmark(
         "geomix.benchmarks.speed", "the speed probe ([Tested2026], e00): a block, a Conformer step, an encoder at work"

@@ -1,8 +1,12 @@
-"""`geomix bench mixer`: the pair mixer's forms, paper, anchored and fused, at equal frames and growing length."""
+"""`geomix bench mixer`: the pair mixer's forms, paper, averaged, anchored and fused, at equal frames and growing length.
+
+Averaged is the paper's form with its one linear map taken last: the pairs' vectors are averaged, then projected.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +26,14 @@ COLUMNS = (
     "threads", "dtype",
 )  # fmt: skip
 # form -> the form of PairMixer, the backend of its kernels
-FORMS = {"paper": ("paper", "naive"), "anchored": ("anchored", "naive"), "fused": ("anchored", "fused")}
+FORMS = {
+    "paper": ("paper", "naive"),
+    "averaged": ("averaged", "naive"),
+    "anchored": ("anchored", "naive"),
+    "fused": ("anchored", "fused"),
+}
+TRAINED = ("paper", "anchored", "fused")
+"""The forms that a training may choose."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +74,9 @@ def run(options: Options) -> None:
     print(f"wrote {options.out}/mixer.csv, mixer.png and mixer.svg")
 
 
-def pair_forms(module: nn.Module, x: Tensor, upstream: Tensor, low: bool) -> dict[str, Form]:
+def pair_forms(
+    module: nn.Module, x: Tensor, upstream: Tensor, low: bool, forms: Iterable[str] = TRAINED
+) -> dict[str, Form]:
     """The forms that run on x's device, of the PairMixer that `module` is, or holds; under bf16 autocast if `low`.
 
     x, upstream : (batch, length, width); gradients are those of x and of all weights.
@@ -77,18 +90,20 @@ def pair_forms(module: nn.Module, x: Tensor, upstream: Tensor, low: bool) -> dic
         with torch.autocast(x.device.type, torch.bfloat16, enabled=low, cache_enabled=False):
             return module(x, frames)
 
-    names = [form for form in FORMS if form != "fused" or x.device.type == "cuda"]  # Triton's interpreter is for tests
+    names = [form for form in forms if form != "fused" or x.device.type == "cuda"]  # Triton's interpreter is for tests
     return {form: Form(lambda form=form: forward(form), [x, *module.parameters()], upstream) for form in names}
 
 
-def check_forms(module: nn.Module, x: Tensor, upstream: Tensor, low: bool) -> dict[str, Agreement]:
+def check_forms(
+    module: nn.Module, x: Tensor, upstream: Tensor, low: bool, forms: Iterable[str] = TRAINED
+) -> dict[str, Agreement]:
     """How far each form is from the definition (`paper`) in float64 on the first sequence of x; without dropout."""
     still = copy.deepcopy(module).eval()
     leaf = lambda dtype: x[:1].detach().to(dtype).requires_grad_()
     truth = pair_forms(copy.deepcopy(still).double(), leaf(torch.float64), upstream[:1], False)["paper"].outcome()
     tolerance = TOLERANCES[torch.bfloat16 if low else x.dtype]
-    forms = pair_forms(still, leaf(x.dtype), upstream[:1], low)
-    return {name: compare(form.outcome(), truth, tolerance) for name, form in forms.items()}
+    found = pair_forms(still, leaf(x.dtype), upstream[:1], low, forms)
+    return {name: compare(form.outcome(), truth, tolerance) for name, form in found.items()}
 
 
 def _measure(options: Options, kind: str, length: int, device: torch.device) -> list[dict[str, Any]]:
@@ -98,10 +113,10 @@ def _measure(options: Options, kind: str, length: int, device: torch.device) -> 
     mixer = PairMixer(options.width, kind=kind, rank=options.rank).to(device)
     x = torch.randn(options.frames // length, length, options.width, device=device, requires_grad=True)
     upstream, copied = torch.randn_like(x), torch.empty_like(x.detach())
-    agrees = check_forms(mixer, x, upstream, low)
+    agrees = check_forms(mixer, x, upstream, low, FORMS)
     require(agrees, f"{kind} mixer, length {length}")
     calls: dict[Any, Any] = {"floor": lambda: copied.copy_(x.detach())}
-    for name, form in pair_forms(mixer, x, upstream, low).items():
+    for name, form in pair_forms(mixer, x, upstream, low, FORMS).items():
         calls |= {(name, FORWARD): form.forward, (name, BACKWARD): form.backward}
     peaks = {name: _peak(call, device) for name, call in calls.items()}
     times = measure(calls, seconds=options.seconds, device=device)

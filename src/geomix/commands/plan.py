@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import itertools
 
-from geomix.studies.plan import A100_FLOPS, UTILISATION, Plan, hours_of, make_plan
+from geomix.studies.plan import A100_FLOPS, Plan, hours_of, make_plan
+from geomix.training.pace import GPU_UTILISATION, this_machine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,15 +17,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tflops",
         type=float,
-        default=A100_FLOPS / 1e12,
         metavar="T",
-        help="the GPU's dense bf16 rate in TFLOP/s (default: %(default).0f, an A100)",
+        help="the GPU's dense bf16 rate in TFLOP/s (default: that of the GPU here; without one, an A100's, and the CPU's time beside it)",
     )
     parser.add_argument(
         "--utilisation",
         type=float,
         nargs=2,
-        default=[100 * share for share in UTILISATION],
+        default=[100 * share for share in GPU_UTILISATION],
         metavar=("LOW", "HIGH"),
         help="per cent of it that a training reaches (default: %(default)s)",
     )
@@ -36,54 +36,52 @@ def run(arguments: argparse.Namespace) -> None:
     from geomix.settings import load
 
     low, high = arguments.utilisation
-    if not 0 < low <= high <= 100 or arguments.tflops <= 0:
+    if not 0 < low <= high <= 100 or (arguments.tflops is not None and arguments.tflops <= 0):
         raise UserError(
             f"--tflops {arguments.tflops} --utilisation {low} {high}: a positive rate and 0 < LOW <= HIGH <= 100 are needed"
         )
     config = load(*arguments.configfile)
-    print(
-        describe(
-            make_plan(config, device_flops=1e12 * arguments.tflops, utilisation=(low / 100, high / 100)),
-            arguments.tflops,
-            low,
-            high,
+    machine = None if arguments.tflops else this_machine(config["training"]["threads"])
+    flops = 1e12 * arguments.tflops if arguments.tflops else machine.flops if machine.gpu else A100_FLOPS
+    plan = make_plan(config, device_flops=flops, utilisation=(low / 100, high / 100))
+    print(describe(plan, flops / 1e12, low, high))
+    if machine and not machine.gpu and any(t.basis == "formula" for t in plan.trainings):
+        here = make_plan(config, device_flops=machine.flops, utilisation=machine.utilisation)
+        print(
+            f"\nwithout a GPU, as here ({machine.name}, {config['training']['threads']} threads a training): "
+            f"{_range(*hours_of([t for t in here.trainings if not t.done]))} of trainings that are not done"
         )
-    )
 
 
 def describe(plan: Plan, tflops: float, low: float, high: float) -> str:
     """A plan as text."""
-    lines = [f"{plan.run}: {len(plan.trainings)} trainings, {_range(*hours_of(plan.trainings))} device hours", ""]
+    lines = [f"{plan.run}: {len(plan.trainings)} trainings, {_range(*hours_of(plan.trainings))}", ""]
     if any(t.basis == "formula" for t in plan.trainings):
         lines[:1] += [f"  by formula where nothing is measured yet, at {low:g} to {high:g} % of {tflops:g} TFLOP/s"]
     done = [t for t in plan.trainings if t.done]
     if done:
         left = [t for t in plan.trainings if not t.done]
-        lines[:1] += [f"  {len(done)} done; {len(left)} left, {_range(*hours_of(left))} device hours"]
+        lines[:1] += [f"  {len(done)} done; {len(left)} left, {_range(*hours_of(left))}"]
 
     lines.append("order")
     waves = [list(wave) for _, wave in itertools.groupby(plan.trainings, key=lambda t: t.seed)]
     for number, wave in enumerate(waves, 1):
         who = "all arms and tracks" if number == 1 else "the same"
-        lines.append(
-            f"  {number}. seed {wave[0].seed} of {who}: {len(wave)} trainings, {_range(*hours_of(wave))} device hours"
-        )
+        lines.append(f"  {number}. seed {wave[0].seed} of {who}: {len(wave)} trainings, {_range(*hours_of(wave))}")
     if plan.anchors:
         who = ", ".join(f"{t.track}/{t.arm}/seed{t.seed}" for t in plan.anchors)
-        lines.append(f"  beside them the gate's {who}: {_range(*hours_of(plan.anchors))} device hours")
+        lines.append(f"  beside them the gate's {who}: {_range(*hours_of(plan.anchors))}")
     if plan.fallback:
         who = ", ".join(f"{t.track}/{t.arm}/seed{t.seed}" for t in plan.fallback)
-        lines.append(
-            f"  only if the gate's arm misses its target: {who}: {_range(*hours_of(plan.fallback))} device hours"
-        )
-    lines += ["", f"  {'track':<8} {'arm':<22} {'parameters':>11} {'hours a run':>12}  basis"]
+        lines.append(f"  only if the gate's arm misses its target: {who}: {_range(*hours_of(plan.fallback))}")
+    lines += ["", f"  {'track':<8} {'arm':<22} {'parameters':>11} {'time a run':>12}  basis"]
     for t in waves[0]:
         gated = ", waits for the gate" if t.gated else ""
         lines.append(f"  {t.track:<8} {t.arm:<22} {t.parameters:>11,} {_range(*t.hours):>12}  {t.basis}{gated}")
 
     lines += [
         "",
-        f"longest chain: {_range(*plan.chain_hours)} device hours, however many devices there are",
+        f"longest chain: {_range(*plan.chain_hours)} of a device, however many devices there are",
         *_wrapped(" > ".join(plan.chain)),
     ]
     lines += [
@@ -101,9 +99,14 @@ def describe(plan: Plan, tflops: float, low: float, high: float) -> str:
 
 
 def _range(low: float, high: float) -> str:
-    """Hours as 4.0-8.0, to two digits."""
-    short, long = (f"{value:.2g}" if value < 10 else f"{value:.0f}" for value in (low, high))
-    return short if short == long else f"{short}-{long}"
+    """Hours of a device as 4.0-8.0 h, to two digits; less than an hour and a half in minutes or seconds."""
+    unit, factor = next(
+        (unit, factor)
+        for unit, factor, most in (("s", 3600, 90), ("min", 60, 90), ("h", 1, float("inf")))
+        if high * factor < most
+    )
+    short, long = (f"{value:.2g}" if value < 10 else f"{value:.0f}" for value in (low * factor, high * factor))
+    return f"{short} {unit}" if short == long else f"{short}-{long} {unit}"
 
 
 def _gb(value: float) -> str:

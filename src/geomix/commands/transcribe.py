@@ -39,16 +39,14 @@ def run(arguments: argparse.Namespace) -> None:
     import torch
 
     from geomix.commands.recordings import finish, one_line, read_recording, told
-    from geomix.models.saved import load_model
-    from geomix.speech.decoding import greedy_decode
+    from geomix.speech.decoding import greedy_decode, load_recogniser
     from geomix.speech.features import N_FFT, log_mel
-    from geomix.speech.tokenizer import Tokenizer
     from geomix.training.devices import choose_device
 
     if arguments.max_seconds < 1:
         raise UserError(f"--max-seconds {arguments.max_seconds}: give at least 1")
     device = choose_device(arguments.device)
-    model, tokenizer = load_model(arguments.model).to(device), Tokenizer.load(arguments.model)
+    model, tokenizer = load_recogniser(arguments.model, device)
     failures: list = []
     for path in arguments.audio:
         with told(failures):

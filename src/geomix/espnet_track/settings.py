@@ -93,6 +93,10 @@ def model_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
                 f"model.batch_norm {model['batch_norm']!r}: the track espnet has ESPnet's own: choose espnet"
             )
         mixer = dict(model["mixer"])
+        if mixer.get("signs", "fixed") != "fixed":
+            raise UserError(
+                "mixer pair with learned signs: ESPnet's optimiser would decay them: run the arm on the track own alone"
+            )
         encoder = ENCODER
         conf = {
             "output_size": model["width"],

@@ -13,20 +13,26 @@ from geomix.mixers.lazy import lazily
 if TYPE_CHECKING:
     from geomix.mixers.attention.module import RelativeAttention
     from geomix.mixers.blocked_attention.module import BlockedAttention
+    from geomix.mixers.convolution.module import ConvolutionMixer
+    from geomix.mixers.fourier.module import FourierMixer
     from geomix.mixers.frames import Frames
     from geomix.mixers.multivector_attention.module import MultivectorAttention
     from geomix.mixers.pair.module import PairMixer
     from geomix.mixers.registry import MIXERS, make_mixer
+    from geomix.mixers.summary.module import SummaryMixing
 
 __getattr__ = lazily(
     __name__,
     {
         "MIXERS": "registry",
         "BlockedAttention": "blocked_attention.module",
+        "ConvolutionMixer": "convolution.module",
+        "FourierMixer": "fourier.module",
         "Frames": "frames",
         "MultivectorAttention": "multivector_attention.module",
         "PairMixer": "pair.module",
         "RelativeAttention": "attention.module",
+        "SummaryMixing": "summary.module",
         "make_mixer": "registry",
     },
 )
@@ -34,9 +40,12 @@ __getattr__ = lazily(
 __all__ = [
     "MIXERS",
     "BlockedAttention",
+    "ConvolutionMixer",
+    "FourierMixer",
     "Frames",
     "MultivectorAttention",
     "PairMixer",
     "RelativeAttention",
+    "SummaryMixing",
     "make_mixer",
 ]

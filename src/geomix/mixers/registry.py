@@ -14,11 +14,14 @@ from geomix.errors import UserError
 from geomix.mixers.attention.arguments import Attention, CausalAttention
 from geomix.mixers.base import Arguments, Size
 from geomix.mixers.blocked_attention.arguments import BlockedAttention
+from geomix.mixers.convolution.arguments import CausalConvolution, Convolution
+from geomix.mixers.fourier.arguments import Fourier
 from geomix.mixers.lazy import named
 from geomix.mixers.multivector_attention.arguments import CausalMultivectorAttention, MultivectorAttention
 from geomix.mixers.none.arguments import NoMixer
 from geomix.mixers.own.source import is_own
 from geomix.mixers.pair.arguments import CausalPair, Pair
+from geomix.mixers.summary.arguments import CausalSummary, Summary
 
 if TYPE_CHECKING:
     from torch import nn
@@ -48,6 +51,9 @@ MIXERS: dict[str, Mixer] = {
         CausalMultivectorAttention,
     ),
     "pair": Mixer(Pair, "geomix.mixers.pair.module:PairMixer", CausalPair),
+    "summary": Mixer(Summary, "geomix.mixers.summary.module:SummaryMixing", CausalSummary),
+    "convolution": Mixer(Convolution, "geomix.mixers.convolution.module:ConvolutionMixer", CausalConvolution),
+    "fourier": Mixer(Fourier, "geomix.mixers.fourier.module:FourierMixer"),
     "none": Mixer(NoMixer, None),
 }
 """A mixer of the house is a folder here, `arguments.py` and `module.py`, and its line in this dictionary."""
@@ -122,6 +128,7 @@ def make_mixer(
         if name not in known or name in given:
             own = [n for n in known if n not in given]
             raise UserError(f"argument {name!r} of mixer {mixer!r} is not known: it takes {', '.join(own) or 'none'}")
+    arguments_of({"mixer": mixer, **arguments})  # their types
     if factory is None:
         return None
     return factory(width, **{n: v for n, v in given.items() if n in known}, **arguments)

@@ -31,7 +31,8 @@ def pair_diagnostics(model: ConformerCTC, features: Tensor, lengths: Tensor) -> 
 
     Each entry: `block`; `sine_quantiles` of the sine of the angle between the partners of all valid pairs;
     `thin_share`, the share of pairs whose product is shorter than min_sine |a| |b| and so is divided by that instead;
-    `mean_gate`, the mean of alpha over real frames (1 keeps the frame, 0 takes the mixture).
+    `mean_gate`, the mean of alpha over real frames (1 keeps the frame, 0 takes the mixture); of learned signs `signs`, the
+    s_ij of all coordinates i < j in lexicographic order.
     """
     found: list[dict[str, Any]] = []
 
@@ -75,10 +76,12 @@ def mixer_diagnostics(mixer: PairMixer, x: Tensor, frames: Frames) -> dict[str, 
     else:
         values = torch.quantile(_thinned(sine), torch.tensor(QUANTILES, device=sine.device))
         quantiles = {str(q): float(v) for q, v in zip(QUANTILES, values, strict=True)}
+    signs = {} if mixer.signs is None else {"signs": [round(s, 5) for s in mixer.signs.tolist()]}
     return {
         "sine_quantiles": quantiles,
         "thin_share": float(thin.float().mean()) if len(thin) else None,
         "mean_gate": float(gate.mean()),
+        **signs,
     }
 
 

@@ -54,8 +54,17 @@ def load_model(folder: str | os.PathLike, device: torch.device | str = "cpu") ->
     if not isinstance(about, Mapping) or not isinstance(about.get("model"), Mapping):
         raise UserError(f"{folder / 'model.yaml'}: no entry `model` with settings; make the model again")
     config = model_config(own.kept(about["model"], folder))
+    if config.blocks > len(state):  # each has its tensors: to build a billion of them first would take days
+        raise UserError(
+            f"{folder}: model.yaml has {config.blocks:,} blocks, model.safetensors {len(state):,} tensors; make the model again"
+        )
     with torch.device("meta"):
         model = config.build()
+    for name, tensor in model.state_dict().items():
+        if name in state and state[name].is_floating_point() != tensor.is_floating_point():
+            raise UserError(f"{folder}: {name} in model.safetensors is of {state[name].dtype}; make the model again")
+        if name in state and tensor.is_floating_point():
+            state[name] = state[name].to(tensor.dtype)  # stored in half precision by somebody
     try:
         load_state(model, state, assign=True)
     except RuntimeError as error:

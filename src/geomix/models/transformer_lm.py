@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from geomix.errors import UserError
 from geomix.files import write_text
 from geomix.kernels.linear_cross_entropy import linear_cross_entropy
-from geomix.mixers import Frames, PairMixer, make_mixer
+from geomix.mixers import Frames, make_mixer
 from geomix.mixers.registry import causal_mixers, entry_of
 from geomix.models.config.transformer_lm import LanguageModelConfig
 from geomix.tensors import load_state, state_once, write_tensors
@@ -56,7 +56,7 @@ class Block(nn.Module):
         super().__init__()
         self.pre = config.norm == "pre"
         self.mixer = make_causal_mixer(config.mixer, config.width, index, config.seed, blend=not self.pre)
-        self.residual = self.pre or not isinstance(self.mixer, PairMixer)
+        self.residual = self.pre or not getattr(self.mixer, "blend", False)
         self.extra = nn.Linear(config.width, config.width) if config.extra_linear else nn.Identity()
         self.norm_mixer = nn.LayerNorm(config.width)
         self.norm_ff = nn.LayerNorm(config.width)
@@ -93,12 +93,11 @@ def make_causal_mixer(mixer: Mapping[str, Any], width: int, block: int, seed: in
         raise UserError(
             f"mixer {name!r} has no causal form: choose {' or '.join(causal_mixers())} for a language model"
         )
-    if name == "multivector_attention":
+    if name != "pair":
         return make_mixer(name, width, block=block, seed=seed, **{**arguments, "causal": True})
     if arguments.setdefault("two_sided", False):
         raise UserError("two_sided: true lets a language model read the token it predicts: leave it out")
-    arguments.setdefault("gate", "blend" if blend else "branch")
-    return make_mixer(name, width, block=block, seed=seed, **arguments)
+    return make_mixer(name, width, block=block, seed=seed, blend=blend, **arguments)
 
 
 class TransformerLM(nn.Module):

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from geomix.settings import is_speech
+
 FORMS = ("svg", "png")
 SPEECH_FIGURES = ("wer", "training", "cost", "pairs")
 LANGUAGE_FIGURES = ("perplexity", "training", "pairs")
 ALL_FIGURES = tuple(dict.fromkeys((*SPEECH_FIGURES, *LANGUAGE_FIGURES)))
-
-
-def is_speech(study: Mapping[str, Any]) -> bool:
-    """Whether a study.json (or a configuration) is of the speech study: the language study has no tracks."""
-    return "tracks" in study["study"]
 
 
 def figure_names(study: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -25,6 +25,8 @@ def unique(values: list) -> list:
 Unique = AfterValidator(unique)
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 Name = Annotated[str, Field(pattern=NAME, max_length=100)]  # a folder of results
+Normaliser = Literal["none", "lower", "letters", "whisper-english"]
+"""Names of the text normalisers (speech/normalisers.py)."""
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]  # numpy, to whose seeds epochs are added, takes 32 bits
 Rate = Annotated[float, Field(ge=0, lt=1)]

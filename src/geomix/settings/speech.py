@@ -6,7 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from geomix.settings.base import Count, Name, Names, NotNegative, Positive, Rate, Section, Seed, Unique, key, override
+from geomix.settings.base import (
+    Count,
+    Name,
+    Names,
+    Normaliser,
+    NotNegative,
+    Positive,
+    Rate,
+    Section,
+    Seed,
+    Unique,
+    key,
+    override,
+)
 
 
 def _with_original(factors: list[float]) -> list[float]:
@@ -67,7 +80,7 @@ class Corpus(Section):
         False, "bring other sample rates to 16 kHz and several channels to their mean (torchaudio)", "prepare report",
         before=False,
     )  # fmt: skip
-    normaliser: Literal["none", "lower", "letters", "whisper-english"] = key(
+    normaliser: Normaliser = key(
         "none",
         "done to all transcripts and, before they are scored, to hypotheses: lower case; lower case without punctuation; Whisper's",
         "prepare score report",

@@ -6,7 +6,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from geomix.settings.base import Count, Name, Names, NotNegative, Section, Seed, Seeds, Unique, key, override
+from geomix.settings.base import (
+    Count,
+    Name,
+    Names,
+    Normaliser,
+    NotNegative,
+    Section,
+    Seed,
+    Seeds,
+    Unique,
+    key,
+    override,
+)
 
 Track = Literal["own", "espnet"]
 
@@ -105,8 +117,6 @@ class Granite(Section):
     )
     decode: GraniteOptions = key({}, "options of the whole model", "decode")
     ctc: GraniteOptions = key({}, "options of the CTC head", "decode")
-    normaliser: Literal["none", "letters", "whisper-english"] = key(
-        "whisper-english", "text normaliser of hypotheses and references", "score"
-    )
+    normaliser: Normaliser = key("whisper-english", "text normaliser of hypotheses and references", "score")
     device: Literal["auto", "cuda", "mps", "cpu"] = key("auto", "where to compute")
     threads: Count = key(8, "CPU threads")

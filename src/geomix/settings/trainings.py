@@ -65,6 +65,11 @@ def about_training(config: Mapping[str, Any], arm: str) -> dict[str, Any]:
     }
 
 
+def is_speech(study: Mapping[str, Any]) -> bool:
+    """Whether a study.json (or a configuration) is of a speech study: a language study has no tracks."""
+    return "tracks" in study["study"]
+
+
 def seeds_of(study: Mapping[str, Any], track: str) -> list[int]:
     """Seeds of a track: `study.seeds`, unless `study.track_seeds` names others for it."""
     return list((study.get("track_seeds") or {}).get(track, study["seeds"]))

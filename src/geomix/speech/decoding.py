@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from geomix.speech.tokenizer import Tokenizer
+
 BLANK = 0
 
 
@@ -152,6 +154,19 @@ def write_hypotheses(path: str | os.PathLike, texts: Mapping[str, str]) -> None:
     write_text(path, "".join(f"{i} {texts[i]}".rstrip() + "\n" for i in sorted(texts)))
 
 
+def load_recogniser(folder: str | os.PathLike, device: torch.device | str) -> tuple[nn.Module, Tokenizer]:
+    """The model and the tokenizer of a model folder; a `UserError` for two that do not belong together."""
+    from geomix.models.saved import load_model
+    from geomix.speech.tokenizer import Tokenizer
+
+    network, tokenizer = load_model(folder), Tokenizer.load(folder)
+    if tokenizer.size != network.config.vocab:
+        raise UserError(
+            f"{folder}: tokens.txt has {tokenizer.size} tokens, the model {network.config.vocab}: put its own tokenizer there"
+        )
+    return network.to(device), tokenizer
+
+
 def decode_set(
     model: Path,
     manifest: Path,
@@ -165,10 +180,8 @@ def decode_set(
     """Decode a manifest with the model folder `model` into the Kaldi text `out`: complete and sorted, or not there."""
     import torch
 
-    from geomix.models.saved import load_model
     from geomix.speech.features import open_features
     from geomix.speech.manifest import read_manifest
-    from geomix.speech.tokenizer import Tokenizer
     from geomix.training import devices
 
     torch.set_num_threads(threads)
@@ -179,5 +192,5 @@ def decode_set(
         raise UserError(
             f"{features[0]}: no features of {len(missing)} utterances of {manifest} (first: {missing[0]}): compute them again"
         )
-    network, tokenizer = load_model(model).to(place), Tokenizer.load(model)
+    network, tokenizer = load_recogniser(model, place)
     write_hypotheses(out, greedy_decode(network, store, tokenizer, ids, batch_seconds=batch_seconds, device=place))

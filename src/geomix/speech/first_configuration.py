@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import unicodedata
 from collections import Counter
@@ -54,7 +53,7 @@ def _model(blocks: int, width: int, ff_dim: int, kernel: int, dropout: float) ->
 
 # from the configurations an4 and demo to the parity recipe's; a CPU stops at the third
 SIZES = (
-    Size(0.5, _model(4, 64, 256, 15, 0.05), 1500, 25.0, 0.003),
+    Size(0.5, _model(4, 64, 256, 15, 0.05), 1000, 25.0, 0.003),
     Size(5.0, _model(6, 96, 384, 15, 0.1), 5000, 50.0, 0.002),
     Size(30.0, _model(8, 144, 576, 15, 0.1), 15000, 100.0, 0.002),
     Size(float("inf"), _model(15, 256, 1024, 31, 0.1), 40000, 480.0, 0.002, accumulation=4),
@@ -82,7 +81,7 @@ def choose(form: Form, sounds: Sounds, machine: Machine, cores: int, out: Path, 
     """The first configuration for what was found; `out` is its file, `base` the content of config.yaml."""
     first = First(_name(out.stem))
     _choose_corpus(first, form, sounds, out)
-    _choose_sets(first, form, out)
+    train = _choose_sets(first, form, out)
     texts = _choose_normaliser(first, form.recordings)
     hours = sum(sounds.seconds.values()) / 3600
     _choose_tokenizer(first, texts, hours)
@@ -90,7 +89,7 @@ def choose(form: Form, sounds: Sounds, machine: Machine, cores: int, out: Path, 
     if machine.gpu and hours >= _CPU_SIZES[-1].hours:
         size = SIZES[-1]
     _choose_model(first, size, hours, machine)
-    _choose_training(first, size, sounds)
+    _choose_training(first, size, sounds, train)
     first.hours = _match_arms(first, texts, sounds, machine, cores, base)
     return first
 
@@ -115,8 +114,8 @@ def _choose_corpus(first: First, form: Form, sounds: Sounds, out: Path) -> None:
         first.put("corpus", f"resample: {found}", resample=True)
 
 
-def _choose_sets(first: First, form: Form, out: Path) -> None:
-    """Train, dev and test: splits by their names, else speakers taken out of train by a hash of their names."""
+def _choose_sets(first: First, form: Form, out: Path) -> list[Recording]:
+    """Train, dev and test: splits by their names, else speakers taken out of train by a hash of their names; returns those of train."""
     roles = {"train": ["train"], "dev": ["dev", "valid", "val"], "test": ["test", "eval"]}
     sets = {
         role: [name for name in form.splits if name.lower().startswith(tuple(starts))] for role, starts in roles.items()
@@ -131,7 +130,7 @@ def _choose_sets(first: First, form: Form, out: Path) -> None:
         sets = _write_tables(first, form, sets, train, missing, out)
         if all(sets.values()):
             first.put("corpus", "", **sets)
-            return
+            return [r for r in train if f"\n{r.id}\t" in first.tables[_tables(out) / "train.tsv"]]
     held_out: dict[str, list[str]] = _hold_out(train, missing)
     dev, test = ({"hold_out_speakers": held_out[role]} if role in held_out else sets[role] for role in ("dev", "test"))
     reason = ", ".join(
@@ -139,6 +138,13 @@ def _choose_sets(first: First, form: Form, out: Path) -> None:
     )
     first.put("corpus", reason and f"{reason}, chosen by a hash of their names", train=sets["train"])
     first.put("corpus", "", dev=dev, test={"test": test} if "test" in held_out else test)
+    out_of_train = {speaker for names in held_out.values() for speaker in names}
+    return [r for r in train if r.speaker not in out_of_train]
+
+
+def _tables(out: Path) -> Path:
+    """The folder of our own tables beside a configuration."""
+    return out.with_name(f"{out.stem}-tables")
 
 
 def _by_hash(names: Iterable[str]) -> list[str]:
@@ -171,7 +177,7 @@ def _write_tables(
             f"{form.path}: has {len({r.speaker for r in train})} speakers, too few to hold any out for {' and '.join(missing)}: "
             "make a data folder of its own for each"
         )
-    folder = out.with_suffix("").with_name(f"{out.stem}-tables")
+    folder = _tables(out)
     parts = {role: [r for name in names for r in form.splits[name]] for role, names in sets.items()}
     if len({r.speaker for r in train}) < _LEAST_SPEAKERS:
         ids = _by_hash(r.id for r in train)
@@ -229,17 +235,18 @@ def _choose_model(first: First, size: Size, hours: float, machine: Machine) -> N
     first.put("model", f"for {hours:.2f} h{where}", **size.model, subsampling=subsampling)
 
 
-def _choose_training(first: First, size: Size, sounds: Sounds) -> None:
+def _choose_training(first: First, size: Size, sounds: Sounds, train: Sequence[Recording]) -> None:
     speeds = 1 / 0.9 + 1 + 1 / 1.1
     audio = speeds * sum(sounds.seconds.values())
-    seconds = min(max(audio / 10, 8.0), size.batch)
+    seconds = min(max(audio / 20, 8.0), size.batch)
     each = max(audio / seconds / size.accumulation, 1)
     epochs = round(min(max(size.updates / each, 5), 200))
     updates = epochs * each
+    share = sum(sounds.seconds[r.id] for r in train) / sum(sounds.seconds.values())
     first.put("corpus", "", speed_factors=[0.9, 1.0, 1.1])
     first.put(
         "training",
-        f"{epochs} epochs are about {updates:,.0f} updates on {seconds:.0f} s each",
+        f"{epochs} epochs are about {updates * share:,.0f} updates on {seconds:.0f} s each",
         epochs=epochs,
         batch_bins=round(seconds * SAMPLE_RATE * 1.1),  # with padding
         accumulation=size.accumulation,
@@ -330,9 +337,28 @@ def written(first: First, command: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes text that any YAML reader might take for something else than text in quotes: 009 is a number to some."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    plain = re.fullmatch(r"[A-Za-z/_][\w./ -]*", value)
+    return (
+        yaml.SafeDumper.represent_str(dumper, value)
+        if plain
+        else dumper.represent_scalar("tag:yaml.org,2002:str", value, '"')
+    )
+
+
+_Dumper.add_representer(str, _text)
+
+
 def _inline(value: Any) -> str:
-    """A value on one line: JSON is YAML."""
-    return json.dumps(value, ensure_ascii=False)
+    """A value on one line of YAML."""
+    text = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False
+    )
+    return text.removesuffix("...\n").strip()
 
 
 def save(first: First, out: Path, command: str, base: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,3 +69,10 @@ def read_dropped(summary: Path) -> Dropped:
     """What preparation left out of the training set of a split.json."""
     dropped = read_summary(summary)["dropped"]
     return Dropped(dropped["too_short"], len(dropped["too_long"]))
+
+
+def known_hashes(folders: Mapping[str, Path]) -> dict[str, str]:
+    """Hashes of the splits train and dev in their folders (`stages.split_key` names them), of those that are prepared."""
+    summaries = {split: Path(folder) / "split.json" for split, folder in folders.items() if split in ("train", "dev")}
+    hashes = {split: read_object(path).get("hash") for split, path in summaries.items() if path.is_file()}
+    return {split: value for split, value in hashes.items() if value}

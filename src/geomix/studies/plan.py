@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,12 @@ from typing import Any
 from geomix.errors import UserError
 from geomix.files import read_object
 from geomix.mixers.own.source import is_own
-from geomix.settings import BASELINE, E_BRANCHFORMER, evaluation_sets, seeds_of, stages, trainings_of
-from geomix.training.store import stored
+from geomix.settings import BASELINE, E_BRANCHFORMER, evaluation_sets, seeds_of, settings_hash, stages, trainings_of
+from geomix.speech.prepared import known_hashes
+from geomix.training.pace import GPU_UTILISATION
+from geomix.training.store import Stored, finished_with, stored
 
 A100_FLOPS = 312e12  # dense bf16, NVIDIA's data sheet
-# an assumption: the 4 to 8 A100 hours a training that [Tested2026] estimates are 2,641 to 5,282 audio-seconds per second
-UTILISATION = (0.053, 0.105)
 
 # [Panayotov2015], Table 1: hours of each subset
 _LIBRISPEECH_HOURS = {
@@ -37,7 +37,7 @@ _STATES = 3
 
 @dataclass(frozen=True)
 class Training:
-    """One training. `hours` on one device (a GPU; or the CPU that was measured), (shortest, longest); `basis` says whence they come; `done`: its record exists."""
+    """One training. `hours` on one device (a GPU; or the CPU that was measured), (shortest, longest); `basis` says whence they come; `done`: the store has it finished, or its record exists."""
 
     track: str
     arm: str
@@ -50,7 +50,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Stored:
+class Space:
     """Disk that one kind of file takes at most: what and where, bytes, and the configuration key that bounds it."""
 
     kind: str
@@ -77,7 +77,7 @@ class Plan:
     jobs: dict[str, int]
     chain: list[str]
     chain_hours: tuple[float, float]
-    storage: list[Stored]
+    storage: list[Space]
     there: float
     free: float
 
@@ -102,7 +102,7 @@ def make_plan(
     root: Path = Path("."),
     *,
     device_flops: float = A100_FLOPS,
-    utilisation: tuple[float, float] = UTILISATION,
+    utilisation: tuple[float, float] = GPU_UTILISATION,
 ) -> Plan:
     """Plan of the study that `config` describes.
 
@@ -140,9 +140,11 @@ def make_plan(
             work = amount * max(flops[arm], flops[baseline])
             hours = tuple(work / (share * device_flops) / 3600 for share in (max(utilisation), min(utilisation)))
             basis = "formula"
-        done = (folder / f"seed{seed}" / "record.json").is_file()
+        done = is_done(config, (track, arm, seed), folder / f"seed{seed}" / "record.json", entries, data)
         return Training(track, arm, seed, bool(arms[arm].get("gated")), hours, basis, parameters[arm], done)
 
+    entries = stored(root / "state")
+    data = known_hashes({split: _folder(config, root, split) for split in ("train", "dev")})
     trainings = [training(*each) for each in trainings_of(study)]
     known = {(t.track, t.arm, t.seed) for t in trainings}
     wanted = [[training(anchor["track"], anchor["arm"], seed) for seed in anchor["seeds"]] for anchor in anchors]
@@ -166,6 +168,24 @@ def make_plan(
         there=float(sum(map(_size, folders))),
         free=float(shutil.disk_usage(root).free),
     )
+
+
+def is_done(
+    config: Mapping[str, Any],
+    training: tuple[str, str, int],
+    record: Path,
+    entries: Sequence[Stored],
+    data: Mapping[str, str],
+) -> bool:
+    """Whether a training (track, arm, seed) is finished with the settings that `config` has now: in the store, or by its record."""
+    track, arm, seed = training
+    key = stages.training(config, arm, seed, track)
+    if finished_with(entries, key, data):
+        return True
+    if not record.is_file():
+        return False
+    settings = read_object(record).get("settings")
+    return settings is None or settings_hash(settings, {}) == key
 
 
 def audio_seconds(config: Mapping[str, Any], root: Path = Path(".")) -> dict[str, float]:
@@ -292,30 +312,30 @@ def _espnet_jobs(config: Mapping[str, Any], trainings: int) -> dict[str, int]:
     }
 
 
-def _storage(config: Mapping[str, Any], seconds: Mapping[str, float], trainings: list[Training]) -> Iterator[Stored]:
+def _storage(config: Mapping[str, Any], seconds: Mapping[str, float], trainings: list[Training]) -> Iterator[Space]:
     corpus, features = config["corpus"], config["features"]
     copies = sum(1 / factor for factor in corpus["speed_factors"])
     if corpus["download"]:
         recorded = 3600 * sum(_LIBRISPEECH_HOURS.get(name, 0.0) for name in _subsets(config))
-        yield Stored("recordings (archives, and unpacked)", 2 * _FLAC_BYTES * recorded, "corpus.train, dev, test")
+        yield Space("recordings (archives, and unpacked)", 2 * _FLAC_BYTES * recorded, "corpus.train, dev, test")
     elif corpus["kind"] in ("demo", "smoke"):
         recorded = sum(seconds.values()) - seconds["train"] * (1 - 1 / copies)
-        yield Stored("recordings (synthesised)", _WAV_BYTES * recorded, "corpus.minutes")
+        yield Space("recordings (synthesised)", _WAV_BYTES * recorded, "corpus.minutes")
     itemsize = {"float32": 4, "float16": 2}[features["dtype"]]
-    yield Stored(
+    yield Space(
         "features, once for all runs",
         _FRAMES * features["mels"] * itemsize * sum(seconds.values()),
         "features.dtype, corpus.speed_factors",
     )
     if any(t.track == "espnet" for t in trainings):
-        yield Stored("speed copies of the audio, for ESPnet", _WAV_BYTES * seconds["train"], "corpus.speed_factors")
+        yield Space("speed copies of the audio, for ESPnet", _WAV_BYTES * seconds["train"], "corpus.speed_factors")
     weights = sum(t.parameters for t in trainings)
     keep = config["training"]["keep_best"]
-    yield Stored(f"checkpoints (weights of the {keep} best epochs)", 4 * keep * weights, "training.keep_best")
-    yield Stored(
+    yield Space(f"checkpoints (weights of the {keep} best epochs)", 4 * keep * weights, "training.keep_best")
+    yield Space(
         "state folders (two resumable states, a third in the making)", _STATES * _STATE_BYTES * weights, "study"
     )
-    yield Stored("averaged models", 4 * weights, "study")
+    yield Space("averaged models", 4 * weights, "study")
 
 
 def _size(folder: Path) -> int:

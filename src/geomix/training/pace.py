@@ -7,7 +7,7 @@ from dataclasses import dataclass
 # shares of the matrix-product rate that a training of a Conformer reaches: on a GPU, toolkits on an A100 (2,641 to 5,282
 # audio-seconds per second); on a CPU, the smallest and the full model here (results/published/bench)
 GPU_UTILISATION = (0.053, 0.105)
-CPU_UTILISATION = (0.2, 0.7)
+CPU_UTILISATION = (0.1, 0.6)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from geomix.errors import UserError
 from geomix.files import read_object
-from geomix.settings import evaluation_sets, seeds_of
+from geomix.settings import evaluation_sets, is_speech, seeds_of
 from geomix.training.record import LanguagePart, RunRecord
 
 LANGUAGE = "language"  # where a run's language study lies, below its own folder
@@ -57,7 +57,7 @@ class Study:
     @property
     def metric(self) -> str:
         """`wer` or `perplexity`: a language study has no tracks."""
-        return WER if "tracks" in self.settings["study"] else PERPLEXITY
+        return WER if is_speech(self.settings) else PERPLEXITY
 
     @property
     def hypothesis(self) -> str | None:

@@ -23,9 +23,13 @@ def uses_bf16(settings: TrainingSettings, device: torch.device) -> bool:
 
 
 def make_optimizer(model: nn.Module, settings: TrainingSettings, device: torch.device) -> torch.optim.Optimizer:
-    """Adam or AdamW over all parameters."""
+    """Adam or AdamW over all parameters; those that a module lists as `undecayed` are spared the weight decay."""
+    spared = {id(getattr(module, name)) for module in model.modules() for name in getattr(module, "undecayed", ())}
+    groups = [{"params": [p for p in model.parameters() if id(p) not in spared]}]
+    if kept := [p for p in model.parameters() if id(p) in spared]:
+        groups.append({"params": kept, "weight_decay": 0.0})
     return OPTIMIZERS[settings.optimizer](
-        model.parameters(),
+        groups,
         lr=settings.learning_rate,
         weight_decay=settings.weight_decay,
         fused=device.type in ("cpu", "cuda"),

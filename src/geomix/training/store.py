@@ -235,6 +235,15 @@ def _states(root: Path) -> list[Path]:
     return sorted(path for path in _folders(Path(root)) if _HASH.fullmatch(path.name))
 
 
+def finished_with(entries: Iterable[Stored], key: str, data_hashes: Mapping[str, str]) -> Stored | None:
+    """The finished training whose settings alone have the hash `key` and that read data of these hashes, as far as they are known."""
+    for entry in entries:
+        same_data = all(entry.data_hashes.get(name) == value for name, value in data_hashes.items())
+        if entry.finished and same_data and settings_hash(dict(entry.settings), {}) == key:
+            return entry
+    return None
+
+
 def _stored(folder: Path) -> Stored:
     return dataclasses.replace(_training(folder), users=read_users(folder))
 

@@ -1,6 +1,6 @@
 """The exact rewrite of [Zhang2025]'s form: one pair vector per frame instead of one per offset.
 
-f is linear in its first argument and all pairs of frame t share z_t, so the mean moves inside (reference: seed article;
+f is linear in its first argument and all pairs of frame t share z_t, so the mean moves inside (reference: [Tested2026];
 proof in docs/math.md):
 
     mean_d W f(z_{t-d}, z_t) / n(t-d, t)  =  W f(past_t, z_t),       past_t = mean_d z_{t-d} / n(t-d, t)
@@ -11,7 +11,7 @@ in closed form. The equality holds for every bilinear f; the projection has a fa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,52 +20,68 @@ from torch.autograd.function import once_differentiable
 
 from geomix.algebra.constants import constant
 from geomix.algebra.pair_product import PairProduct
+from geomix.algebra.sign_dial import SignDial
+from geomix.kernels.pair_features.pairing import FUTURE, PAST, Pairing
 
 CHUNK = 1024  # frames whose pair vectors are held at once on a CPU: 2 MB at r = 32, which stays in cache
 
 
+class Anchors(NamedTuple):
+    """What the pairs of each frame have in common, and its partners.
+
+    by_map : for each projection the pooled partners (B, T, r) of the past and of the future, None where it serves no such pair
+    z : (B, T, r) with padded frames zeroed; count : (B, T) int64, number of valid pairs
+    """
+
+    by_map: tuple[tuple[Tensor | None, Tensor | None], ...]
+    z: Tensor
+    count: Tensor
+
+
 def anchored(
-    f: PairProduct,
-    z: Tensor,
-    weight: Tensor,
-    mask: Tensor,
-    offsets: Sequence[int],
-    two_sided: bool = True,
-    min_sine: float = 1e-3,
-    eps: float = 1e-6,
+    f: PairProduct | SignDial, z: Tensor, weight: Tensor, mask: Tensor, pairing: Pairing
 ) -> tuple[Tensor, Tensor]:
     """The same value and gradients as `naive.paper_form`, argument for argument, up to rounding."""
-    past, future, z, count = anchors(f, z, mask, offsets, two_sided, min_sine, eps)
-    return project(f, past, future, z, weight), count
+    found = anchors(f, z, mask, pairing)
+    g = None
+    for (past, future), part in zip(found.by_map, pairing.split(weight), strict=True):
+        if past is not None or future is not None:
+            projected = project(f, past, future, found.z, part)
+            g = projected if g is None else g + projected
+    return z.new_zeros(*z.shape[:2], weight.shape[0]) if g is None else g, found.count
 
 
-def anchors(
-    f: PairProduct, z: Tensor, mask: Tensor, offsets: Sequence[int], two_sided: bool, min_sine: float, eps: float
-) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-    """Means of the partners of each frame, each partner divided by the pair's normaliser.
-
-    Returns past and future (None when one-sided), both (B, T, r) and divided by the number of valid pairs of both sides;
-    z with padded frames zeroed; and that number, (B, T) int64.
-    """
+def anchors(f: PairProduct | SignDial, z: Tensor, mask: Tensor, pairing: Pairing) -> Anchors:
+    """Means (or sums) of the partners of each frame, each partner divided by the pair's normaliser."""
     frames = z.shape[1]
     z = components_first(torch.where(mask.unsqueeze(-1), z, 0.0))
-    past = torch.zeros_like(z)
-    future = torch.zeros_like(z) if two_sided else None
+    sums: dict[tuple[int, int], Tensor] = {}
+    for side in pairing.sides:
+        for number in range(len(pairing.offsets)):
+            key = side, pairing.map_of(side, number)
+            sums[key] = sums[key] if key in sums else torch.zeros_like(z)
     count = torch.zeros_like(mask, dtype=torch.int64)
-    for offset in offsets:
+    for number, offset in enumerate(pairing.offsets):
         if offset >= frames:
             continue
         earlier, later = z[:, :-offset], z[:, offset:]
         valid = mask[:, :-offset] & mask[:, offset:]
         # one normaliser serves both ends of a pair
-        share = (valid / f.normaliser(earlier, later, min_sine, eps)).unsqueeze(-1)
-        past[:, offset:] += earlier * share
-        count[:, offset:] += valid
-        if two_sided:
-            future[:, :-offset] += later * share
+        if pairing.normalise:
+            share = (valid / f.normaliser(earlier, later, pairing.min_sine, pairing.eps)).unsqueeze(-1)
+        else:
+            share = valid.to(z.dtype).unsqueeze(-1)
+        if PAST in pairing.sides:
+            sums[PAST, pairing.map_of(PAST, number)][:, offset:] += earlier * share
+            count[:, offset:] += valid
+        if FUTURE in pairing.sides:
+            sums[FUTURE, pairing.map_of(FUTURE, number)][:, :-offset] += later * share
             count[:, :-offset] += valid
-    pairs = count.clamp_min(1).to(z.dtype).unsqueeze(-1)
-    return past / pairs, None if future is None else future / pairs, z, count
+    for key, total in sums.items():
+        factor = pairing.side_weights[key[0]]
+        sums[key] = pairing.pooled(total, count) if factor == 1 else factor * pairing.pooled(total, count)
+    by_map = tuple((sums.get((PAST, number)), sums.get((FUTURE, number))) for number in range(pairing.maps))
+    return Anchors(by_map, z, count)
 
 
 def components_first(x: Tensor) -> Tensor:
@@ -73,12 +89,15 @@ def components_first(x: Tensor) -> Tensor:
     return x.permute(2, 0, 1).contiguous().permute(1, 2, 0)
 
 
-def project(f: PairProduct, past: Tensor, future: Tensor | None, z: Tensor, weight: Tensor) -> Tensor:
-    """W (f(past, z) + f.swap()(future, z)): (B, T, r) three times, W (D, K), to (B, T, D)."""
+def project(f: PairProduct | SignDial, past: Tensor | None, future: Tensor | None, z: Tensor, weight: Tensor) -> Tensor:
+    """W (f(past, z) + f.swap()(future, z)): (B, T, r) three times, one of the first two maybe None, W (D, K), to (B, T, D)."""
+    if isinstance(f, SignDial):
+        wedge, symmetric = (project(half, past, future, z, part) for half, part in f.halves(weight))
+        return wedge + symmetric
     order = _tile_order(f, z.device)
     if order is None:
-        pair = f(past, z) if future is None else f(past, z) + f.swap()(future, z)
-        return pair @ weight.T
+        parts = [None if past is None else f(past, z), None if future is None else f.swap()(future, z)]
+        return _joined(*parts, 1) @ weight.T
     batch, frames, r = z.shape
     rows = [None if x is None else x.permute(2, 0, 1).reshape(r, batch * frames) for x in (past, future, z)]
     past, future, z = rows
@@ -86,15 +105,21 @@ def project(f: PairProduct, past: Tensor, future: Tensor | None, z: Tensor, weig
     tables, dot = order
     for sign, column, lead in tables:
         # swapping the arguments of a_i b_j + s a_j b_i multiplies it by s: both sides need one pair vector per sign
-        both = past if future is None else torch.add(past, future, alpha=sign)
         tiles = weight.index_select(1, column) * lead.to(weight.dtype)
-        part = _CyclicTiles.apply(both, z, tiles, sign)
+        part = _CyclicTiles.apply(_joined(past, future, sign), z, tiles, sign)
         g = part if g is None else g + part
     if dot is not None:
         place, sign = dot
-        both = past if future is None else past + future
+        both = _joined(past, future, 1)
         g = torch.addcmul(g, ((both * z).sum(0) * sign).unsqueeze(1), weight[:, place].to(g.dtype))
     return g.view(batch, frames, weight.shape[0])
+
+
+def _joined(past: Tensor | None, future: Tensor | None, sign: int) -> Tensor:
+    """past + sign * future of those that are there."""
+    if future is None:
+        return past
+    return future * sign if past is None else torch.add(past, future, alpha=sign)
 
 
 @constant

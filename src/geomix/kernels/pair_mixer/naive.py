@@ -1,49 +1,63 @@
-"""The whole pair mixer, readable: pair features (`kernels.pair_features`), bias, gate and blend."""
+"""The whole pair mixer, readable: pair features (`kernels.pair_features`), bias, dropout and gate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
 from geomix.algebra.pair_product import PairProduct
+from geomix.algebra.sign_dial import SignDial
+from geomix.kernels.dropout import dropout as dropped
 from geomix.kernels.pair_features import pair_mix
 
 
 def pair_mixer(
-    f: PairProduct,
+    f: PairProduct | SignDial,
     u: Tensor,
     z: Tensor,
     project: Tensor,
     project_bias: Tensor,
-    gate: Tensor,
-    gate_bias: Tensor,
+    gate: Tensor | None,
+    gate_bias: Tensor | None,
     mask: Tensor,
     offsets: Sequence[int],
     *,
-    two_sided: bool = True,
+    gating: str = "article",
     blend: bool = False,
     empty: str = "zero",
-    min_sine: float = 1e-3,
-    eps: float = 1e-6,
+    dropout: float = 0.0,
     form: str = "anchored",
+    **pairing: Any,
 ) -> Tensor:
-    """(1 - alpha) (g - u), or with `blend` alpha u + (1 - alpha) g, where alpha = sigmoid(W_gate [u; g] + b).
+    """What the gate makes of the frames u and the mixture g, where alpha = sigmoid(W_gate [u; g] + b):
 
-    g is the mean projected pair feature of each frame plus the projection's bias, which a frame without a valid pair gets only
-    with empty="bias". Shapes: u (B, T, D), z (B, T, r), project (D, K), project_bias (D,), gate (D, 2 D), gate_bias (D,),
-    mask (B, T) bool -> (B, T, D).
+    | gating | value |
+    | --- | --- |
+    | article | (1 - alpha) (g - u), or with `blend` alpha u + (1 - alpha) g |
+    | add | (1 - alpha) g |
+    | none | g; there is no gate, whose weights are None |
+
+    g is the pooled projected pair feature of each frame plus the projection's bias, which a frame without a valid pair gets only
+    with empty="bias"; each of its numbers is zeroed with probability `dropout`. Shapes: u (B, T, D), z (B, T, r), project
+    (D, maps * K), project_bias (D,), gate (D, 2 D), gate_bias (D,), mask (B, T) bool -> (B, T, D). `offsets` and `pairing` are
+    the fields of a `Pairing`.
     """
-    options = {"two_sided": two_sided, "min_sine": min_sine, "eps": eps, "form": form}
-    g = mixture(f, z, project, project_bias, mask, offsets, empty=empty, **options).to(u.dtype)
+    g = mixture(f, z, project, project_bias, mask, offsets, empty=empty, form=form, **pairing).to(u.dtype)
+    g = dropped(g, dropout)
+    if gating == "none":
+        return g
     alpha = openness(u, g, gate, gate_bias)
+    if gating == "add":
+        return (1 - alpha) * g
     return torch.lerp(g, u, alpha.to(g.dtype)) if blend else (1 - alpha) * (g - u)
 
 
 def mixture(
-    f: PairProduct,
+    f: PairProduct | SignDial,
     z: Tensor,
     project: Tensor,
     project_bias: Tensor,
@@ -51,7 +65,7 @@ def mixture(
     offsets: Sequence[int],
     *,
     empty: str = "zero",
-    **options,
+    **options: Any,
 ) -> Tensor:
     """g (B, T, D), in at least fp32; `options` are those of `pair_features.pair_mix`."""
     g, count = pair_mix(f, z, project, mask, offsets, **options)

@@ -92,7 +92,7 @@ def _write_corpus(folder: Path, settings: dict) -> None:
 
 def speak_shard(settings: dict, folder: Path, shard: int) -> None:
     """Speak every speaker of one shard; to be called once in the life of a process (see the module's text)."""
-    synthesiser = _Synthesiser()
+    synthesiser = Synthesiser()
     for index, (speaker, split, voice) in list(enumerate(speakers()))[shard::_SHARDS]:
         random = np.random.default_rng([settings["seed"], index])
         synthesiser.choose(f"{ACCENT}+{voice}")
@@ -128,7 +128,7 @@ def _outdoors(speech: np.ndarray, snr_db: float, random: np.random.Generator) ->
     return mixture / np.abs(mixture).max() * 10 ** (random.uniform(-9, -1) / 20)
 
 
-class _Synthesiser:
+class Synthesiser:
     """espeak-ng through ctypes (speak_lib.h of espeak-ng 1.52)."""
 
     _SYNCHRONOUS = 2  # AUDIO_OUTPUT_SYNCHRONOUS: espeak_Synth returns when all was said
