@@ -33,7 +33,8 @@ if __name__ == "__main__":
         if not parity["anchor"] and parity["mode"] != "record":
             raise SystemExit("geomix: missed")
     for output in map(Path, snakemake.output):
-        if rule == "espnet_audio" or rule.startswith("page"):
+        folders = ("generate_corpus", "prepare_split", "espnet_audio", "page")
+        if rule in folders and not output.suffix:
             output.mkdir(parents=True, exist_ok=True)
         else:
             output.parent.mkdir(parents=True, exist_ok=True)
