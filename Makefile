@@ -58,7 +58,7 @@ demo: .venv/.run-stamp ## train, decode, score and compare four arms on a built-
 # Debian packages that only tests use; without root those tests skip and say why
 debian-packages:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  missing=""; for p in sctk slurm-wlm munge; do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
+	  missing=""; for p in sctk slurm-wlm munge chromium chromium-driver; do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
 	  if [ -n "$$missing" ]; then echo "== installing Debian packages for tests:$$missing"; \
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi; \
 	fi
