@@ -21,6 +21,7 @@ COMMANDS = {
     "ablate": "change in WER when a part of a trained model is taken out: mixers, offsets, sides, outer taps",
     "anatomy": "a run's variants of the pair mixer: what each change does, the best beside its rivals, what learned signs became",
     "tables": "rebuild the tables and figures of a results folder from its scores and records",
+    "page": "make the results page of a run: see, hear and compare what each arm does, in a browser",
     "publish": "check a finished run and copy it, less its weights, to results/published",
     "claims": "what has been claimed and how it is known: measured, derived or not run",
     "transcribe": "decode audio files with a trained model",
