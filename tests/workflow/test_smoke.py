@@ -75,8 +75,9 @@ def test_decode_gives_the_studys_own_hypotheses_and_scores_byte_for_byte(smoke, 
     (prepared,) = smoke.path("data/smoke").glob("test-*")
     models = [smoke.path("results/smoke/own", arm, "seed0") for arm in ARMS]
     manifest = prepared / "manifest/test.tsv"
-    shutil.copytree(prepared / "manifest", elsewhere := prepared.parent / "elsewhere")  # no features beside it
-    for number, given in enumerate((manifest, elsewhere / "test.tsv")):
+    elsewhere = prepared.parent / "elsewhere"
+    shutil.copytree(prepared / "manifest", elsewhere / "manifest")  # without its features
+    for number, given in enumerate((manifest, elsewhere / "manifest" / "test.tsv")):
         status, said = geomix(smoke, "decode", *map(str, models), str(given), "--out", str(tmp_path / str(number)))
         assert status == 0, said
         for model in models:
