@@ -23,6 +23,7 @@ COMMANDS = {
     "publish": "check a finished run and copy it, less its weights, to results/published",
     "claims": "what has been claimed and how it is known: measured, derived or not run",
     "transcribe": "words, times and subtitles of recordings of any length by a trained model",
+    "export": "a trained model in a folder of its own, with its model card; --onnx: as a graph, too",
     "decode": "decode and score a set with trained models, and compare their arms",
     "status": "which runs of a study are done, running (with the time left) or failed",
     "forget": "a run gives up its trainings; those that no run claims then are removed",
