@@ -208,7 +208,7 @@ def filled(annotation):
     [key for key in KEYS if key.path not in FIXED and (key.path, key.kind) not in MEASURED],
     ids=lambda key: f"{key.path}-{key.kind}",
 )
-def test_a_key_reaches_the_stages_that_it_names(full, key):
+def test_a_key_reaches_the_stages_that_it_names(full, key, tmp_path):
     before, name = copy.deepcopy(full), key.path.split(".")[-1]
     if key.path.startswith("corpus."):  # keys of a kind that generates its recordings
         before["corpus"]["kind"] = next((kind for kind, own in GENERATED.items() if name in own), "kaldi")
@@ -221,6 +221,12 @@ def test_a_key_reaches_the_stages_that_it_names(full, key):
     after = copy.deepcopy(before)
     place = place_of(after, key)
     old = place.get(name)
+    if key.path == "training.init_from":  # a model's folder; there is none such on the track espnet
+        for config in (before, after):
+            config["study"] |= {"tracks": ["own"], "track_seeds": {}}
+        for file in ("model.safetensors", "tokens.txt"):
+            (tmp_path / file).write_bytes(b"weights")
+        SPECIAL[key.path] = str(tmp_path)
     place[name] = SPECIAL[key.path] if key.path in SPECIAL else moved(old, key.field.annotation)
     assert place[name] != old, "the test changes nothing"
     told_before, told_after = stage_settings(resolve(before)), stage_settings(resolve(after))

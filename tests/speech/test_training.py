@@ -16,6 +16,7 @@ from geomix.files import read_json
 from geomix.models.conformer import ConformerCTC
 from geomix.models.saved import load_model
 from geomix.settings import settings_hash
+from geomix.settings.initial import initial_weights
 from geomix.speech.augmentation import SpecAugment
 from geomix.speech.batching import Example, numel_batches, pad_tokens
 from geomix.speech.decoding import decode_set
@@ -456,3 +457,17 @@ def test_batch_norm_statistics_move_little_with_padding(root):
             statistics.append(model.blocks[0].conv_module.norm.running_var.clone())
         moved[kind] = float((statistics[1] - statistics[0]).abs().max() / statistics[0].abs().max())
     assert moved["masked"] < 1e-6 < moved["espnet"] < 0.2
+
+
+def test_a_training_starts_from_a_model_and_its_record_says_so(trained, root, tmp_path):
+    """The averaged model of a training, given to one whose learning rate is next to nothing, comes out again."""
+    first = trained[0] / "out"
+    training = {**SETTINGS["training"], "epochs": 1, "learning_rate": 1e-12}
+    settings = {**SETTINGS, "training": training, "init_from": initial_weights(str(first), "grassmann", 0)}
+    record = train(root, tmp_path, settings=settings, selection=(one := Selection(1, "dev_cer")))
+    told = read_json(tmp_path / "out/record.json")["started_from"]
+    assert told == dict(record.domain.started_from) and told["new"] == [] and told["folder"] == str(first)
+    average(root, tmp_path, one)
+    models = [load_model(folder) for folder in (first, tmp_path / "out")]
+    for name, weights in models[0].named_parameters():
+        torch.testing.assert_close(weights, models[1].get_parameter(name), atol=1e-5, rtol=0)

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -68,6 +69,22 @@ def test_every_stage_leaves_what_it_promises(smoke):
         assert float(row["wer_low"]) <= float(row["wer"]) <= float(row["wer_high"])
         assert float(row["wer"]) < 100
     assert "target of our own reached" in (run / "tables.md").read_text()
+
+
+def test_decode_gives_the_studys_own_hypotheses_and_scores_byte_for_byte(smoke, tmp_path):
+    (prepared,) = smoke.path("data/smoke").glob("test-*")
+    models = [smoke.path("results/smoke/own", arm, "seed0") for arm in ARMS]
+    manifest = prepared / "manifest/test.tsv"
+    elsewhere = prepared.parent / "elsewhere"
+    shutil.copytree(prepared / "manifest", elsewhere / "manifest")  # without its features
+    for number, given in enumerate((manifest, elsewhere / "manifest" / "test.tsv")):
+        status, said = geomix(smoke, "decode", *map(str, models), str(given), "--out", str(tmp_path / str(number)))
+        assert status == 0, said
+        for model in models:
+            for file in ("hyp/test/text", "score/test.json", "score/test.tsv"):
+                found = tmp_path / str(number) / model.parent.name / "seed0" / file
+                assert found.read_bytes() == (model / file).read_bytes()
+    shutil.rmtree(elsewhere)
 
 
 def test_every_file_is_a_declared_output(smoke):

@@ -66,8 +66,8 @@ def run(arguments: argparse.Namespace) -> None:
     from geomix.models.ablation import FrontEndOnce, ablations
     from geomix.models.saved import load_model
     from geomix.speech.decoding import greedy_decode
+    from geomix.speech.evaluation_set import prepared_set
     from geomix.speech.features import open_features
-    from geomix.speech.manifest import read_manifest
     from geomix.speech.scoring import score_texts
     from geomix.speech.tokenizer import Tokenizer
     from geomix.training.devices import choose_device
@@ -75,8 +75,8 @@ def run(arguments: argparse.Namespace) -> None:
     device = choose_device(arguments.device)
     model = load_model(arguments.model).to(device)
     changes = ablations(model, arguments.blocks, arguments.offsets, arguments.kernels)
-    manifest, features = prepared(arguments.set)
-    utterances, store, tokenizer = read_manifest(manifest), open_features(features), Tokenizer.load(arguments.model)
+    found = prepared_set(arguments.set)
+    utterances, store, tokenizer = found.utterances, open_features(found.features), Tokenizer.load(arguments.model)
     if missing := [u.id for u in utterances if u.id not in store]:
         raise UserError(f"{arguments.set}: no features of {missing[0]} ({len(missing)} in all): compute them again")
     references = {u.id: u.text for u in utterances}
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     def score(changed) -> Score:
         texts = greedy_decode(front_end.on(changed), store, tokenizer, list(references), device=device)
-        return score_texts(references, texts, speakers, reference_name=str(manifest))
+        return score_texts(references, texts, speakers, reference_name=str(found.manifest))
 
     whole_model, rows = score(model), []
     print(f"whole model: WER {whole_model.words.rate:.2f} %", flush=True)
@@ -96,16 +96,6 @@ def run(arguments: argparse.Namespace) -> None:
     out = arguments.out or arguments.model
     write(out, rows, whole_model, describe(arguments, utterances, whole_model))
     print(f"wrote {out / NAME}.csv, .md, .png and .svg")
-
-
-def prepared(folder: Path) -> tuple[Path, list[Path]]:
-    """Manifest and features of a prepared set; `UserError` for a folder that is none."""
-    manifests, features = sorted(folder.glob("manifest/*.tsv")), sorted(folder.glob("features/*.f[13]*"))
-    if len(manifests) != 1 or not features:
-        raise UserError(
-            f"{folder}: no prepared set (manifest/NAME.tsv and features/): give a folder such as data/demo/test-1a2b3c4d"
-        )
-    return manifests[0], features
 
 
 def _row(change, score: Score, whole_model: Score, resamples: int, seed: int) -> Row:

@@ -59,7 +59,7 @@ def speech_phase_study(config: Mapping[str, Any]) -> dict[str, Any] | None:
         "arms": {BASELINE: config["arms"][BASELINE], **phase["arms"]},
         "study": {**phase["study"], "tracks": ["own"], "track_seeds": {}},
         "comparison": phase["comparison"],
-        "training": {**config["training"], **phase["training"]},
+        "training": {**config["training"], "init_from": None, **phase["training"]},
         "gate": None,
         "references": [],
         "hypothesis": [],

@@ -39,6 +39,7 @@ def check_config(config: Mapping[str, Any]) -> None:
     _check_names(config)
     _check_gate(config)
     _check_runs(config)
+    _check_start(config)
     _check_speech_arms("arms", config)
     _check_language("language", config["language"])
     _check_algebra(config)
@@ -136,6 +137,14 @@ def _check_runs(config: Mapping[str, Any]) -> None:
     test, dev = config["corpus"]["test"], config["corpus"]["dev"]
     if "dev" in test and dev != (test["dev"] if isinstance(test, Mapping) else ["dev"]):
         raise UserError("config: corpus.test has a set called dev that is not corpus.dev: give it another name")
+
+
+def _check_start(config: Mapping[str, Any]) -> None:
+    if config["training"]["init_from"] and "espnet" in config["study"]["tracks"]:
+        raise UserError(
+            f"config: training.init_from {config['training']['init_from']!r}: trainings of the track espnet start from initial "
+            "weights: take espnet out of study.tracks"
+        )
 
 
 def _check_language(where: str, language: Mapping[str, Any]) -> None:

@@ -188,6 +188,13 @@ class Training(TrainerKeys):
 
     clip: Positive = key(5.0, "largest gradient norm", "train")
     batch_bins: Count = key(16_000_000, "padded samples, plus padded tokens times units, of a batch", "train")
+    init_from: str | None = key(
+        None,
+        "folder of a trained model from whose weights trainings start, with {arm} and {seed} for each one's own; null: "
+        "initial weights",
+        "train",
+        before=None,
+    )
     keep_best: Count = key(10, "epochs whose weights are averaged", "average")
     best_by: Literal["dev_cer", "dev_wer", "dev_loss"] = key("dev_cer", "measure that ranks the epochs", "average")
 

@@ -14,6 +14,7 @@ from geomix.mixers.own.source import is_own
 from geomix.mixers.registry import MIXERS
 from geomix.settings.arms import SPEECH_ARMS, STUDY_KEYS
 from geomix.settings.base import Section, extra_of, without_before
+from geomix.settings.initial import initial_weights, without_place
 from geomix.settings.language import LanguageModel, LanguageTraining
 from geomix.settings.replacements import Replacements, split_replaced
 from geomix.settings.speech import Augmentation, Features, Model, Training
@@ -113,13 +114,16 @@ def training_settings(config: Mapping[str, Any], arm: str, seed: int, track: str
         versions = {"model": MODEL_VERSIONS["conformer"]}
         if not is_own(arm_values["mixer"]):  # of whose code the settings hold the hash
             versions["mixer"] = MIXERS[arm_values["mixer"]].arguments.version
+    training = _that_train(config["training"], Training)
+    start = training.pop("init_from", None) if track == "own" else None
     return {
         "track": track,
         **({"espnet": ESPNET_VERSION} if track == "espnet" else {}),
+        **({"init_from": initial_weights(start, arm, seed)} if start else {}),
         "seed": int(seed),
         "versions": versions,
         "model": {**model, "features": config["features"]["mels"]},
-        "training": _that_train(config["training"], Training),
+        "training": training,
         "augmentation": dict(config["augmentation"]),
         "features": dict(config["features"]),
     }
@@ -186,6 +190,8 @@ def _reduced(settings: Mapping[str, Any]) -> dict[str, Any]:
             value = {what: version for what, version in value.items() if version != 1}
             if not value:
                 continue
+        elif name == "init_from":
+            value = without_place(value)
         elif name == "model":
             value = _reduced_model(value, language)
         elif name in sections:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -109,18 +111,27 @@ class _Sequential(soundfile.SoundFile):
 
 def decode(path: str | os.PathLike, any_form: bool = False) -> Sound:
     """Decode a file; with `any_form` it may have another rate than 16 kHz and several channels."""
+    blocks = list(_blocks(path, any_form))
+    return replace(blocks[0], samples=np.concatenate([block.samples for block in blocks]))
+
+
+def _blocks(path: str | os.PathLike, any_form: bool) -> Iterator[Sound]:
+    """A file's samples block by block, so that memory does not grow with its length; the first block is empty and tells its form."""
+    found = 0
     try:
         with _Sequential(source_of(path)) as file:
             unchecked = None if file.format in _CHECKED_FORMATS else file.format_info
             if not any_form:
                 _refuse_other_forms(path, file)
-            expected, rate, subtype = file.frames, file.samplerate, file.subtype
-            blocks, left = [np.empty(0, np.float32)], expected  # never more than stated: tags may follow the samples
-            if file.channels > 1:
-                blocks = [np.empty((0, file.channels), np.float32)]
-            while left:
-                blocks.append(file.read(min(left, _BLOCK), dtype="float32"))
-                left = left - len(blocks[-1]) if len(blocks[-1]) == _BLOCK else 0
+            expected = left = file.frames
+            empty = np.empty(0 if file.channels == 1 else (0, file.channels), np.float32)
+            yield Sound(empty, file.samplerate, file.subtype, unchecked)
+            while left:  # never more than stated: tags may follow the samples
+                samples = file.read(min(left, _BLOCK), dtype="float32")
+                left = left - len(samples) if len(samples) == _BLOCK else 0
+                _check_finite(path, samples, file.samplerate, found)
+                found += len(samples)
+                yield Sound(samples, file.samplerate, file.subtype, unchecked)
     except AudioFault:
         raise
     except UserError as error:
@@ -134,13 +145,39 @@ def decode(path: str | os.PathLike, any_form: bool = False) -> Sound:
         raise AudioFault(
             "damaged recording", f"{path}: cannot be decoded ({str(reason).strip().rstrip('.')}): {COPY_AGAIN}"
         ) from None
-    samples = np.concatenate(blocks)
-    if expected not in (len(samples), _UNSTATED):
+    if expected not in (found, _UNSTATED):
         raise AudioFault(
-            "damaged recording", f"{path}: {len(samples)} samples decoded, {expected} in its header: {COPY_AGAIN}"
+            "damaged recording", f"{path}: {found} samples decoded, {expected} in its header: {COPY_AGAIN}"
         )
-    _check_finite(path, samples, rate)
-    return Sound(samples, rate, subtype, unchecked)
+
+
+def mono_blocks(path: str | os.PathLike, resample: bool = False) -> Iterator[np.ndarray]:
+    """Samples of a file of any length at 16 kHz, float32, shape (n,) each, joined the same as `resampled` gives them.
+
+    Without `resample`, another rate or more channels are refused. A fault that shows only at the file's end, such as a
+    length other than its header's, is raised there: use nothing of a file before its last block has come.
+    """
+    blocks = _blocks(path, resample)
+    rate = next(blocks).rate
+    mixed = (resampled(replace(block, rate=SAMPLE_RATE)) for block in blocks)
+    yield from mixed if rate == SAMPLE_RATE else _resampled_blocks(mixed, rate)
+
+
+def _resampled_blocks(blocks: Iterable[np.ndarray], rate: int) -> Iterator[np.ndarray]:
+    """Each block resampled with as much sound on either side as the filter reads, so that no seam is heard or seen."""
+    step = rate // math.gcd(rate, SAMPLE_RATE)  # so many samples in are a whole number of samples out
+    out = SAMPLE_RATE * step // rate
+    reach = math.ceil(_RESAMPLER["lowpass_filter_width"] * step / (min(step, out) * _RESAMPLER["rolloff"]))
+    context = step * (-(-reach // step) + 1)
+    held, before = np.empty(0, np.float32), 0  # `before` samples of `held` have been given out and are context
+    for block in blocks:
+        held = np.concatenate([held, block])
+        ready = (len(held) - before - context) // step * step
+        if ready > 0:
+            found = resampled(Sound(held[: before + ready + context], rate, ""))
+            yield found[before // step * out : (before + ready) // step * out]
+            held, before = held[max(0, before + ready - context) :], min(context, before + ready)
+    yield resampled(Sound(held, rate, ""))[before // step * out :]
 
 
 def _refuse_other_forms(path: str | os.PathLike, file: soundfile.SoundFile) -> None:
@@ -148,12 +185,13 @@ def _refuse_other_forms(path: str | os.PathLike, file: soundfile.SoundFile) -> N
         raise AudioFault(
             "another sample rate",
             f"{path}: the sample rate is {file.samplerate} Hz: resample it to {SAMPLE_RATE} Hz (sox IN -r 16k OUT), or set "
-            "corpus.resample: true",
+            "corpus.resample: true (on the command line: --resample)",
         )
     if file.channels != 1:
         raise AudioFault(
             "several channels",
-            f"{path}: it has {file.channels} channels: mix it down to one (sox IN -c 1 OUT), or set corpus.resample: true",
+            f"{path}: it has {file.channels} channels: mix it down to one (sox IN -c 1 OUT), or set corpus.resample: true "
+            "(on the command line: --resample)",
         )
 
 
@@ -180,12 +218,13 @@ def as_pcm16(samples: np.ndarray) -> np.ndarray:
     return np.clip(np.round(samples * 32768), -32768, 32767).astype(np.int16)
 
 
-def _check_finite(path: str | os.PathLike, samples: np.ndarray, rate: int) -> None:
+def _check_finite(path: str | os.PathLike, samples: np.ndarray, rate: int, before: int) -> None:
+    """Refuse a sample that is no sound; `before` samples of the file came before these."""
     sound = np.abs(samples) <= _LARGEST  # False for NaN too
     if sound.all():
         return
     first = int(sound.argmin())
-    moment = first // (samples.shape[1] if samples.ndim == 2 else 1)
+    moment = before + first // (samples.shape[1] if samples.ndim == 2 else 1)
     raise AudioFault(
         "sample that is no number",
         f"{path}: sample {moment} (at {moment / rate:.4f} s) is {samples.flat[first]}: "

@@ -159,15 +159,28 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of token ids (blanks already dropped); an unknown reads `<unk>`, `<sos/eos>` carries no text."""
-        text = []
-        for token in ids:
+        return " ".join(word for word, _ in self.words(ids))
+
+    def words(self, ids: Iterable[int]) -> list[tuple[str, list[int]]]:
+        """The words of token ids, as `decode` joins them, each with the positions in `ids` of the tokens that spell it."""
+        words: list[tuple[str, list[int]]] = []
+        inside = False
+        for position, token in enumerate(ids):
             if not self.blank_id < token < self.size:
                 raise ValueError(f"token id {token} is blank or outside 1..{self.size - 1}: collapse before decoding")
-            if token == self.unk_id:
-                text.append(f"▁{UNK}▁")
-            elif token != self.sos_eos_id:
-                text.append(self.tokens[token])
-        return " ".join("".join(text).replace("▁", " ").split())
+            piece = {self.unk_id: f"▁{UNK}▁", self.sos_eos_id: ""}.get(token, self.tokens[token])
+            for part in re.split(r"(▁|\s)", piece):
+                if not part:
+                    continue
+                if part == "▁" or part.isspace():
+                    inside = False
+                elif inside:
+                    word, positions = words[-1]
+                    words[-1] = (word + part, positions if positions[-1] == position else [*positions, position])
+                else:
+                    words.append((part, [position]))
+                    inside = True
+        return words
 
     def unknown_words(self, texts: Iterable[str]) -> dict[str, int]:
         """Words of `texts` that the vocabulary cannot spell, with their counts: a reference that holds one is lost."""

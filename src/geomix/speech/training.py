@@ -6,6 +6,7 @@ Settings are a plain dictionary of all that decides the weights, and nothing els
     model         fields of `models.conformer.ConformerConfig` but `vocab` (the tokenizer's size) and `seed` (the run's)
     training      `batch_bins` (see `batching.numel_batches`) and the fields of `training.options.TrainingSettings`
     augmentation  fields of `speech.augmentation.SpecAugment`
+    init_from     folder, weights, tokens of the model to start from; absent: initial weights (`speech.starting`)
     features      mels, dtype; not read here: the hashes of the data stand for them
 
 What never changes a weight (which epochs are averaged, detectors, saves, threads, the device) is given beside them.
@@ -30,6 +31,7 @@ from geomix.speech.augmentation import SpecAugment
 from geomix.speech.batching import FrameSource
 from geomix.speech.features import read_normalisation
 from geomix.speech.prepared import PreparedData, read_counts, read_dropped
+from geomix.speech.starting import Start, start_from
 from geomix.speech.task import SpeechTask
 from geomix.speech.tokenizer import Tokenizer, copy_tokenizer
 from geomix.tensors import load_state
@@ -50,11 +52,13 @@ def model_settings(settings: Mapping[str, Any], vocab: int) -> ConformerConfig:
 def build_model(
     settings: Mapping[str, Any], tokenizer: Tokenizer, normalisation: Path
 ) -> tuple[ConformerConfig, ConformerCTC]:
-    """The untrained model of a run: initial weights depend on its seed and configuration alone."""
+    """The untrained model of a run: initial weights depend on its seed and configuration, and the model it starts from, alone."""
     config = model_settings(settings, tokenizer.size)
     seed_all(settings["seed"], "initial weights")
     model = config.build()
     model.set_normalisation(*read_normalisation(normalisation))
+    if "init_from" in settings:
+        start_from(model, tokenizer, settings["init_from"])
     return config, model
 
 
@@ -128,7 +132,7 @@ def train_arm(
 
 def _describe(settings: Mapping[str, Any], data: PreparedData, trained: Trained[SpeechTask]) -> Described:
     """What was trained on what, in the terms of speech recognition."""
-    task, dropped = trained.task, read_dropped(data.train_summary)
+    task, dropped, origin = trained.task, read_dropped(data.train_summary), settings.get("init_from")
     return Described(
         data=read_counts(data.train_summary) | {"hashes": data.hashes},
         domain=SpeechPart(
@@ -137,6 +141,7 @@ def _describe(settings: Mapping[str, Any], data: PreparedData, trained: Trained[
             dropped=dataclasses.replace(dropped, too_short=task.dropped + dropped.too_short),
             unknown_words=task.unknown_words,
             padding=round(task.padding, 5),
+            started_from=dataclasses.asdict(Start.of(task.tokenizer, origin)) if origin else None,
         ),
     )
 

@@ -158,13 +158,17 @@ class Dropped:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpeechPart:
-    """What a record of speech recognition says besides."""
+    """What a record of speech recognition says besides.
+
+    started_from : the model whose weights the training began with, and how its units fit (`speech.starting.Start`)
+    """
 
     flops_per_audio_second: float | None
     audio_seconds_per_second: float
     dropped: Dropped
     unknown_words: Mapping[str, int] | None = _left_out()
     padding: float | None = _left_out()
+    started_from: Mapping[str, Any] | None = _left_out()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
