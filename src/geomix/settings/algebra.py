@@ -96,12 +96,19 @@ class ComponentsStudy(LanguageStudy):
     """What phase 2 runs."""
 
     arms: Names = key(
-        ["scalar", "embeddings", "embeddings_graded", "qk", "positions", "rope", "values"],
+        [
+            "scalar", "q", "q_shuffled", "q_low_rank", "k", "k_shuffled", "k_low_rank", "v", "v_shuffled",
+            "v_low_rank", "qkv", "qkv_shuffled", "qkv_gauge", "qkv_low_rank", "qk_wide", "qk_wide_shuffled",
+            "qk_wide_low_rank", "v_wide", "v_wide_shuffled", "v_wide_low_rank", "qkv_wide", "qkv_wide_shuffled",
+            "qkv_wide_gauge", "qkv_wide_low_rank", "qk_wide_21", "qk_wide_21_shuffled", "qk_wide_13",
+            "qk_wide_13_shuffled", "qkv_slow", "qkv_fast", "positions", "rope",
+        ],
         "arms that are trained and compared", "train compare report",
     )  # fmt: skip
     baseline: Name | None = key(
         "scalar", "arm to whose size the others are matched within 5 %; null: sizes are not compared", "compare report"
     )
+    seeds: Seeds = key([0, 1, 2, 3, 4], "seeds of each arm", "train compare report")
 
 
 class Components(Section):

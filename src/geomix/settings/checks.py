@@ -188,7 +188,7 @@ def _check_parts(
         if not is_own(arm["mixer"]):
             arguments_of(arm, causal=causal).check(model["width"], named)
         replaced = replacements_of(split_replaced(dict(arm)))
-        check_replaced(replaced, model["width"], arm.get("ff_dim") or model["ff_dim"])
+        check_replaced(replaced, model["width"], arm.get("ff_dim") or model["ff_dim"], arm)
     except UserError as error:
         raise UserError(f"config: {where}.{error}") from None
 

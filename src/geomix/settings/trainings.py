@@ -32,7 +32,7 @@ BASELINE = "attention"
 
 LANGUAGE_TRACK = "language"
 _LANGUAGE_MODEL_KEYS = ("norm", "init_std", "extra_linear", "ff_dim")
-_LANGUAGE_TRAINING_KEYS = ("learning_rate", "warmup", "clip", "weight_decay")
+_LANGUAGE_TRAINING_KEYS = ("learning_rate", "learning_rate_by_grade", "warmup", "clip", "weight_decay")
 _ARCHITECTURES = {
     arm.model_fields["architecture"].annotation.__args__[0]: arm
     for arm in SPEECH_ARMS

@@ -184,3 +184,30 @@ def judge(trained: Sequence[float], untrained: Sequence[float], shuffled: Sequen
     worst = max(*trained, RESOLUTION)
     beats = lambda null: worst * MARGIN <= min(null)
     return NULL if not beats(shuffled) else LEARNED if beats(untrained) else CONSTRUCTED
+
+
+BETTER, WORSE = "better", "worse"
+COMPONENT_EARNS, COMPONENT_SHARES = EARNS, "sharing of numbers, not geometry"
+COMPONENT_ONLY, COMPONENT_LOSES = "geometry, but a scalar form is no worse", "geometry loses"
+COMPONENT_BROKEN, COMPONENT_OPEN = UNINFORMATIVE, "not told apart"
+COMPONENT_RULE = f"""Each contrast is that of the language study (95 % t-interval of the difference of mean log perplexities, equal where the 90 %
+interval lies within the margin). A component is judged beside the same under random signs and beside the scalar forms of its budget:
+
+- *{COMPONENT_BROKEN}*: the same algebra under other names is better or worse;
+- *{COMPONENT_EARNS}*: better than under random signs and than every scalar form;
+- *{COMPONENT_ONLY}*: better than under random signs, but not than every scalar form;
+- *{COMPONENT_LOSES}*: worse than under random signs, or not better than them and worse than a scalar form;
+- *{COMPONENT_SHARES}*: not better than under random signs (or without signs to draw), better than every scalar form;
+- *{COMPONENT_OPEN}*: anything else."""
+
+
+def decide_component(scalars: Sequence[str], shuffled: str | None = None, gauge: str | None = None) -> str:
+    """The rule of phase 2 (`COMPONENT_RULE`): what each contrast says of the component, `better`, `worse` or anything else."""
+    if gauge in (BETTER, WORSE):
+        return COMPONENT_BROKEN
+    above = all(said == BETTER for said in scalars)
+    if shuffled == BETTER:
+        return COMPONENT_EARNS if above else COMPONENT_ONLY
+    if shuffled == WORSE or WORSE in scalars:
+        return COMPONENT_LOSES
+    return COMPONENT_SHARES if above else COMPONENT_OPEN

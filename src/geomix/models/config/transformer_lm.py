@@ -90,5 +90,5 @@ class LanguageModelConfig:
         """Multiply-adds of the forward pass a token, in blocks of `length` tokens: the maps, attention's products, the head."""
         width = self.width
         block = arguments_of(self.mixer, causal=True).macs_per_frame(width, length) + 2 * width * self.ff_dim
-        block += added(self.replacements, width, self.ff_dim, 1).macs
+        block += added(self.replacements, width, self.ff_dim, 1, length / 2).macs
         return self.blocks * (block + self.extra_linear * width * width) + self.vocab * width
