@@ -6,6 +6,7 @@ from geomix.settings.algebra_jobs import (
     arms_of,
     job_settings,
 )
+from geomix.settings.algebra_truncation import cell_settings, cells
 
 ALGEBRA = config["algebra"]
 ALG_RUN = f"results/{ALGEBRA['run']}"
@@ -16,6 +17,7 @@ ALG_PHASE1 = ALGEBRA["representation"]
 localrules:
     algebra,
     algebra_representation,
+    algebra_truncation,
     algebra_interpretability_report,
 
 
@@ -64,6 +66,40 @@ rule algebra_representation:
         settings=ALG_PHASE1,
     script:
         "../workflow_scripts/algebra_representation.py"
+
+
+# Truncation: one job a task, dimension and number of kept grades, all its tables and seeds at once.
+ALG_TRUNCATION = ALGEBRA["truncation"]
+
+
+rule algebra_truncation_job:
+    output:
+        f"{ALG_RUN}/truncation/{{cell}}.json",
+    log:
+        f"{ALG_LOGS}/truncation/{{cell}}.log",
+    wildcard_constraints:
+        cell="|".join(cell.name for cell in cells(ALG_TRUNCATION)),
+    threads: 1
+    params:
+        settings=lambda wildcards: cell_settings(ALG_TRUNCATION, wildcards.cell),
+    script:
+        "../workflow_scripts/algebra_truncation.py"
+
+
+rule algebra_truncation:
+    input:
+        [f"{ALG_RUN}/truncation/{cell.name}.json" for cell in cells(ALG_TRUNCATION)],
+    output:
+        markdown=f"{ALG_RUN}/truncation.md",
+        csv=f"{ALG_RUN}/truncation.csv",
+        verdicts=f"{ALG_RUN}/truncation.json",
+        plots=expand(f"{ALG_RUN}/figures/truncation.{{form}}", form=["svg", "png"]),
+    log:
+        f"{ALG_LOGS}/truncation/report.log",
+    params:
+        settings=ALG_TRUNCATION,
+    script:
+        "../workflow_scripts/algebra_truncation.py"
 
 
 # Phases 2 and 3 are studies like any other (rules/studies.smk, rules/train.smk); what a step of each arm costs, and the phase's
@@ -159,6 +195,7 @@ rule algebra_interpretability_report:
 rule algebra:
     input:
         rules.algebra_representation.output,
+        rules.algebra_truncation.output,
         [study_files(study) for study in ALG_STUDIES.values()],
         [f"{ALG_RUN}/{phase}.md" for phase in ALG_STUDIES],
         rules.algebra_interpretability_report.output,

@@ -25,6 +25,10 @@ INSPECTED_TASKS = ("rotors_spin3", "analogy")
 INSPECTED_ARMS = ("clifford", "shuffled", "dense")
 
 
+TruncationTask = Literal["turn", "chain", "rotors", "null"]
+KeptGrades = Literal["all"] | Annotated[int, Field(ge=1, le=5)]
+
+
 def _listed(kind):
     return Annotated[list[kind], Field(min_length=1), Unique]
 
@@ -40,6 +44,20 @@ class Representation(Section):
     steps: Count = key(1000, "full-batch steps of Adam", "train report")
     learning_rate: Positive = key(0.01, "of Adam", "train report")
     rotations: Count = key(32, "of the fixed rotation", "train report")
+
+
+class Truncation(Section):
+    """Truncation: the same problems with grades kept up to a number."""
+
+    tasks: _listed(TruncationTask) = key(list(TruncationTask.__args__), "problems", "train report")
+    dimensions: _listed(Annotated[int, Field(ge=4, le=6)]) = key([4, 5, 6], "dimensions of the vectors", "train report")
+    grades: _listed(KeptGrades) = key([1, 2, 3, "all"], "highest grades that are kept", "train report")
+    tables: Count = key(8, "tables of random signs", "train report")
+    gauge_tables: Count = key(1, "the truncated table under other names, which must tie", "train report")
+    seeds: Seeds = key([10, 11, 12], "of data and initial weights", "train report")
+    steps: Count = key(400, "full-batch steps of Adam", "train report")
+    learning_rate: Positive = key(0.01, "of Adam", "train report")
+    parameters: Count = key(900, "numbers of each arm, to which its channels are chosen", "train report")
 
 
 class AlgebraText(Text):
@@ -177,6 +195,7 @@ class AlgebraStudy(Section):
 
     run: Name = key("algebra", "results/<run>/ holds what it finds", "report")
     representation: Representation = key({}, "phase 1")
+    truncation: Truncation = key({}, "how many grades a problem needs")
     language: AlgebraLanguage = key({}, "what phases 2 and 3 train")
     components: Components = key({}, "phase 2")
     architectures: Architectures = key({}, "phase 3")

@@ -211,3 +211,16 @@ def decide_component(scalars: Sequence[str], shuffled: str | None = None, gauge:
     if shuffled == WORSE or WORSE in scalars:
         return COMPONENT_LOSES
     return COMPONENT_SHARES if above else COMPONENT_OPEN
+
+
+def enough(errors: Mapping[str, float], factor: float) -> str:
+    """The first of some truncations, in order, whose error is below `factor` times the least of all: what needs no more grades."""
+    least = min(errors.values())
+    return next(name for name, error in errors.items() if error < factor * max(least, FLOORS["nmse"]))
+
+
+def stops_separating(separated: Mapping[str, tuple[int, int]]) -> str | None:
+    """The last of some truncations, in order of rising grades, at which (tables worse, tables) are not all worse; None for none:
+    below it a random table does as well as the truncated one in at least one draw."""
+    tied = [name for name, (worse, tables) in separated.items() if worse < tables]
+    return tied[-1] if tied else None
