@@ -7,6 +7,7 @@ from geomix.settings.algebra_jobs import (
     job_settings,
 )
 from geomix.settings.algebra_truncation import cell_settings, cells
+from geomix.settings.trainings import language_training_settings
 
 ALGEBRA = config["algebra"]
 ALG_RUN = f"results/{ALGEBRA['run']}"
@@ -165,6 +166,62 @@ if "speech" in ALG_STUDIES:
             f"{ALG_RUN}/speech.md",
 
 
+# Multivector layers: inserted into phase 2's trained baselines, and their nonlinearities on tasks of phase 1.
+ALG_LAYERS = ALGEBRA["layers"]
+
+
+def algebra_weights(phase, arms):
+    """Weights of those of some arms that a phase trains, a file each seed; speech has them after averaging."""
+    study = ALG_STUDIES.get(phase)
+    folders = [where.rpartition("/")[0] for where in study.files("record.json")] if study else []
+    return [f"{where}/model.safetensors" for where in folders if where.split("/")[-2] in arms]
+
+
+if algebra_weights("components", ["scalar"]):
+
+    rule algebra_adoption:
+        input:
+            weights=algebra_weights("components", ["scalar"]),
+            text=text_files(ALG_STUDIES["components"].config["corpus"]),
+        output:
+            f"{ALG_RUN}/layers/adoption.json",
+        log:
+            f"{ALG_LOGS}/layers/adoption.log",
+        threads: 1
+        params:
+            training=language_training_settings(ALG_STUDIES["components"].config, "scalar", 0)["training"],
+            settings=ALG_LAYERS,
+        script:
+            "../workflow_scripts/algebra_layers.py"
+
+    rule algebra_nonlinearities:
+        output:
+            f"{ALG_RUN}/layers/nonlinearities.json",
+        log:
+            f"{ALG_LOGS}/layers/nonlinearities.log",
+        threads: 1
+        params:
+            settings=ALG_LAYERS,
+        script:
+            "../workflow_scripts/algebra_layers.py"
+
+    rule algebra_layers:
+        input:
+            rules.algebra_adoption.output,
+            rules.algebra_nonlinearities.output,
+        output:
+            markdown=f"{ALG_RUN}/layers.md",
+            verdicts=f"{ALG_RUN}/layers.json",
+            plots=expand(f"{ALG_RUN}/figures/layers.{{form}}", form=["svg", "png"]),
+        log:
+            f"{ALG_LOGS}/layers/report.log",
+        localrule: True
+        params:
+            settings=ALG_LAYERS,
+        script:
+            "../workflow_scripts/algebra_layers.py"
+
+
 # Phase 4 looks into models of phase 1.
 rule algebra_interpretability:
     input:
@@ -199,3 +256,4 @@ rule algebra:
         [study_files(study) for study in ALG_STUDIES.values()],
         [f"{ALG_RUN}/{phase}.md" for phase in ALG_STUDIES],
         rules.algebra_interpretability_report.output,
+        f"{ALG_RUN}/layers.md" if algebra_weights("components", ["scalar"]) else [],

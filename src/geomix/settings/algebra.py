@@ -29,6 +29,10 @@ TruncationTask = Literal["turn", "chain", "rotors", "null"]
 KeptGrades = Literal["all"] | Annotated[int, Field(ge=1, le=5)]
 
 
+AdoptedArm = Literal["continued", "widened", "clifford", "shuffled", "staged", "slow", "scratch"]
+Activation = Literal["norm", "component", "gate", "none"]
+
+
 def _listed(kind):
     return Annotated[list[kind], Field(min_length=1), Unique]
 
@@ -58,6 +62,18 @@ class Truncation(Section):
     steps: Count = key(400, "full-batch steps of Adam", "train report")
     learning_rate: Positive = key(0.01, "of Adam", "train report")
     parameters: Count = key(900, "numbers of each arm, to which its channels are chosen", "train report")
+
+
+class Layers(Section):
+    """Multivector layers inserted into trained scalar models, and their nonlinearities."""
+
+    adopted: _listed(AdoptedArm) = key(list(AdoptedArm.__args__), "what is inserted", "train report")
+    updates: Count = key(150, "updates after the insertion", "train report")
+    noise: NotNegative = key(0.001, "standard deviation of what is not grade 0 at the insertion", "train report")
+    activations: _listed(Activation) = key(list(Activation.__args__), "nonlinearities compared", "train report")
+    seeds: Seeds = key([10, 11, 12], "of the nonlinearities' data, signs and weights", "train report")
+    steps: Count = key(500, "full-batch steps of Adam of the nonlinearities", "train report")
+    learning_rate: Positive = key(0.003, "of both", "train report")
 
 
 class AlgebraText(Text):
@@ -196,6 +212,7 @@ class AlgebraStudy(Section):
     run: Name = key("algebra", "results/<run>/ holds what it finds", "report")
     representation: Representation = key({}, "phase 1")
     truncation: Truncation = key({}, "how many grades a problem needs")
+    layers: Layers = key({}, "multivector layers in trained scalar models, and nonlinearities")
     language: AlgebraLanguage = key({}, "what phases 2 and 3 train")
     components: Components = key({}, "phase 2")
     architectures: Architectures = key({}, "phase 3")
