@@ -249,6 +249,50 @@ rule algebra_interpretability_report:
         "../workflow_scripts/algebra_interpretability_report.py"
 
 
+# ... and, once they are trained, into those of phases 2 and 3 that have rotors or algebra-valued maps.
+INSIDE = {
+    "components": ["qkv", "qkv_shuffled", "positions", "rope"],
+    "architectures": ["clifford", "shuffled"],
+    "speech": ["clifford", "shuffled", "rotors"],
+}
+INSIDE_WEIGHTS = {phase: algebra_weights(phase, arms) for phase, arms in INSIDE.items()}
+
+
+def inside_files(wildcards):
+    """Weights of each phase, the text, and what the speech models are run on."""
+    files = {phase: weights for phase, weights in INSIDE_WEIGHTS.items() if weights}
+    files["text"] = text_files(ALG_STUDIES["components"].config["corpus"])
+    return files | (training_data() if INSIDE_WEIGHTS["speech"] else {})
+
+
+rule algebra_inside:
+    input:
+        unpack(inside_files),
+    output:
+        f"{ALG_RUN}/inside/models.json",
+    log:
+        f"{ALG_LOGS}/inside/models.log",
+    threads: 1
+    params:
+        phases=[phase for phase, weights in INSIDE_WEIGHTS.items() if weights],
+    script:
+        "../workflow_scripts/algebra_inside.py"
+
+
+rule algebra_inside_page:
+    input:
+        rules.algebra_inside.output,
+    output:
+        markdown=f"{ALG_RUN}/inside.md",
+        verdicts=f"{ALG_RUN}/inside.json",
+        plots=expand(f"{ALG_RUN}/figures/inside.{{form}}", form=["svg", "png"]),
+    log:
+        f"{ALG_LOGS}/inside/page.log",
+    localrule: True
+    script:
+        "../workflow_scripts/algebra_inside.py"
+
+
 rule algebra:
     input:
         rules.algebra_representation.output,
@@ -257,3 +301,4 @@ rule algebra:
         [f"{ALG_RUN}/{phase}.md" for phase in ALG_STUDIES],
         rules.algebra_interpretability_report.output,
         f"{ALG_RUN}/layers.md" if algebra_weights("components", ["scalar"]) else [],
+        rules.algebra_inside_page.output,

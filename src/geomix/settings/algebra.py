@@ -180,7 +180,7 @@ class AlgebraSpeechStudy(Section):
     """What phase 3 runs on speech."""
 
     arms: Names = key(
-        ["wide_scalar", "clifford", "shuffled"],
+        ["wide_scalar", "clifford", "shuffled", "rotors"],
         "arms that are trained and compared; `wide_scalar` is the baseline",
         "train compare report",
     )

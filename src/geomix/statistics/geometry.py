@@ -224,3 +224,29 @@ def stops_separating(separated: Mapping[str, tuple[int, int]]) -> str | None:
     below it a random table does as well as the truncated one in at least one draw."""
     tied = [name for name, (worse, tables) in separated.items() if worse < tables]
     return tied[-1] if tied else None
+
+
+PLANES_LEARNED, RATES_LEARNED, PLANES_IDLE = "planes are learned", "rates, not planes", "neither planes nor rates"
+NATS = 0.01
+PLANES_RULE = f"""A change matters where it adds at least {NATS} nats to the loss of every model:
+
+- *{PLANES_LEARNED}*: putting the bivectors back into the planes that they started in matters, and so do random planes;
+- *{RATES_LEARNED}*: the former does not matter, and dealing out the rates anew does;
+- *{PLANES_IDLE}*: anything else;
+- *{UNINFORMATIVE}*: the same planes under other names change the loss by {NATS} nats or more, though they are the same model."""
+
+
+def judge_planes(costs: Sequence[Mapping[str, float]], gauge: Sequence[float]) -> str:
+    """`PLANES_RULE` on the nats that `start`, `random` and `rates` add to each model's loss, and that other names do."""
+    if max(map(abs, gauge)) >= NATS:
+        return UNINFORMATIVE
+    matters = lambda change: all(cost[change] >= NATS for cost in costs)
+    if matters("start") and matters("random"):
+        return PLANES_LEARNED
+    return RATES_LEARNED if not matters("start") and matters("rates") else PLANES_IDLE
+
+
+def judge_grades(trained: Sequence[float], untrained: Sequence[float], shuffled: Sequence[float]) -> str:
+    """Phase 4's rule (`judge`) on departures of grade shares from those of the components, of which more is better."""
+    worth = lambda values: [1 / max(value, RESOLUTION) for value in values]
+    return judge(worth(trained), worth(untrained), worth(shuffled))
