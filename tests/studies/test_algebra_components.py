@@ -50,7 +50,7 @@ def test_budgets_are_held_exactly(arm):
         assert all(SIZES[s].parameters == pytest.approx(ours.parameters, rel=0.035) for s in component.scalars)
     else:
         assert ours.flops_per_token == scalar.flops_per_token
-        assert all(SIZES[s].parameters == pytest.approx(ours.parameters, rel=0.005) for s in component.scalars)
+        assert all(SIZES[s].parameters == pytest.approx(ours.parameters, rel=0.01) for s in component.scalars)
     assert {pair[1] for pair in STUDY["comparison"]["planned"] if pair[0] == arm} >= set(component.scalars)
 
 

@@ -58,6 +58,11 @@ COMPONENTS: dict[str, Component] = {
         _tenth("v", values=(32, 3)),
         _tenth("qkv", score=(32, 3), values=(32, 3)),
         Component(
+            "qkv_even", "`qkv` with A and B even, as rotors are: 328 numbers a map", SAME_WIDTH,
+            "full rank with fewer numbers still, by turns of the grades alone", ("qkv_low_rank",), "qkv_even_shuffled",
+            score=(32, 3), values=(32, 3),
+        ),
+        Component(
             "qk_wide", "W_q and W_k as sums of four A x B over Cl(3), 176 wide", SAME_SIZE,
             _WIDE.format(pair="queries and keys"), ("scalar", "qk_wide_low_rank"), "qk_wide_shuffled", score=(64, 32),
         ),

@@ -28,6 +28,7 @@ READ_BY = {
     "grades": ("clifford", "multivector"),
     "terms": ("multivector",),
     "tying": ("multivector",),
+    "factors": ("multivector",),
 }
 """Key of a map -> the maps that read it."""
 
@@ -58,6 +59,9 @@ class LinearMap(Section):
         0, "multivector: terms A x B; 0: channels are mixed grade by grade, nothing else", "train report"
     )
     tying: Literal["grade", "component"] = key("grade", "multivector: what shares a channel weight", "train report")
+    factors: Grades | None = key(
+        None, "multivector: grades of A and B, [0, 2] for even ones; null: all", "train report", before=None
+    )
 
     @model_validator(mode="after")
     def _own_keys(self) -> LinearMap:

@@ -66,7 +66,9 @@ def map_size(spec: LinearMap, inputs: int, outputs: int, width: int) -> MapSize:
         shared = len(components(spec)) if spec.tying == "grade" else dim
         mixing = max(spec.terms, 1) * shared * (inputs // dim) * (outputs // dim)
         bias = outputs // dim if spec.grades is None or 0 in spec.grades else 0
-        return MapSize(mixing + 2 * spec.terms * outputs + bias, inputs * outputs)
+        n = sum(spec.signature)
+        factor = dim if spec.factors is None else sum(math.comb(n, grade) for grade in spec.factors)
+        return MapSize(mixing + 2 * spec.terms * (outputs // dim) * factor + bias, inputs * outputs)
     return MapSize(inputs * outputs + outputs, inputs * outputs)
 
 

@@ -476,3 +476,18 @@ def test_a_stack_of_models_is_the_layers_one_by_one():
                     one.mixing.of(g).copy_(weight[name][t, s, g].view(1, outputs, inputs, 1))
                 one.bias.copy_(bias[name][t, s])
         torch.testing.assert_close(layer(x[t, :, s].permute(2, 1, 0)).permute(2, 1, 0), y[t, :, s])
+
+
+def test_even_factors_are_whole_ones_with_zeros():
+    even, whole = (MultivectorLinear(CL3, 2, 3, 2, factors=factors).double() for factors in ((0, 2), None))
+    with torch.no_grad():
+        for side in ("left", "right"):
+            for grade in CL3.grades:
+                getattr(whole, side).of(grade).copy_(getattr(even, side).of(grade) if grade in (0, 2) else torch.zeros(()))
+        for grade in CL3.grades:
+            whole.mixing.of(grade).copy_(even.mixing.of(grade))
+    x = torch.randn(4, 2, 8, dtype=torch.float64)
+    torch.testing.assert_close(even(x), whole(x))
+    torch.testing.assert_close(even(x), even.products(x))
+    with pytest.raises(UserError, match="factors"):
+        MultivectorLinear(CL3.even, 2, 3, factors=(1,))
