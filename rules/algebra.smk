@@ -6,6 +6,8 @@ from geomix.settings.algebra_jobs import (
     arms_of,
     job_settings,
 )
+from geomix.settings.algebra_truncation import cell_settings, cells
+from geomix.settings.trainings import language_training_settings
 
 ALGEBRA = config["algebra"]
 ALG_RUN = f"results/{ALGEBRA['run']}"
@@ -16,6 +18,7 @@ ALG_PHASE1 = ALGEBRA["representation"]
 localrules:
     algebra,
     algebra_representation,
+    algebra_truncation,
     algebra_interpretability_report,
 
 
@@ -64,6 +67,40 @@ rule algebra_representation:
         settings=ALG_PHASE1,
     script:
         "../workflow_scripts/algebra_representation.py"
+
+
+# Truncation: one job a task, dimension and number of kept grades, all its tables and seeds at once.
+ALG_TRUNCATION = ALGEBRA["truncation"]
+
+
+rule algebra_truncation_job:
+    output:
+        f"{ALG_RUN}/truncation/{{cell}}.json",
+    log:
+        f"{ALG_LOGS}/truncation/{{cell}}.log",
+    wildcard_constraints:
+        cell="|".join(cell.name for cell in cells(ALG_TRUNCATION)),
+    threads: 1
+    params:
+        settings=lambda wildcards: cell_settings(ALG_TRUNCATION, wildcards.cell),
+    script:
+        "../workflow_scripts/algebra_truncation.py"
+
+
+rule algebra_truncation:
+    input:
+        [f"{ALG_RUN}/truncation/{cell.name}.json" for cell in cells(ALG_TRUNCATION)],
+    output:
+        markdown=f"{ALG_RUN}/truncation.md",
+        csv=f"{ALG_RUN}/truncation.csv",
+        verdicts=f"{ALG_RUN}/truncation.json",
+        plots=expand(f"{ALG_RUN}/figures/truncation.{{form}}", form=["svg", "png"]),
+    log:
+        f"{ALG_LOGS}/truncation/report.log",
+    params:
+        settings=ALG_TRUNCATION,
+    script:
+        "../workflow_scripts/algebra_truncation.py"
 
 
 # Phases 2 and 3 are studies like any other (rules/studies.smk, rules/train.smk); what a step of each arm costs, and the phase's
@@ -129,6 +166,62 @@ if "speech" in ALG_STUDIES:
             f"{ALG_RUN}/speech.md",
 
 
+# Multivector layers: inserted into phase 2's trained baselines, and their nonlinearities on tasks of phase 1.
+ALG_LAYERS = ALGEBRA["layers"]
+
+
+def algebra_weights(phase, arms):
+    """Weights of those of some arms that a phase trains, a file each seed; speech has them after averaging."""
+    study = ALG_STUDIES.get(phase)
+    folders = [where.rpartition("/")[0] for where in study.files("record.json")] if study else []
+    return [f"{where}/model.safetensors" for where in folders if where.split("/")[-2] in arms]
+
+
+if algebra_weights("components", ["scalar"]):
+
+    rule algebra_adoption:
+        input:
+            weights=algebra_weights("components", ["scalar"]),
+            text=text_files(ALG_STUDIES["components"].config["corpus"]),
+        output:
+            f"{ALG_RUN}/layers/adoption.json",
+        log:
+            f"{ALG_LOGS}/layers/adoption.log",
+        threads: 1
+        params:
+            training=language_training_settings(ALG_STUDIES["components"].config, "scalar", 0)["training"],
+            settings=ALG_LAYERS,
+        script:
+            "../workflow_scripts/algebra_layers.py"
+
+    rule algebra_nonlinearities:
+        output:
+            f"{ALG_RUN}/layers/nonlinearities.json",
+        log:
+            f"{ALG_LOGS}/layers/nonlinearities.log",
+        threads: 1
+        params:
+            settings=ALG_LAYERS,
+        script:
+            "../workflow_scripts/algebra_layers.py"
+
+    rule algebra_layers:
+        input:
+            rules.algebra_adoption.output,
+            rules.algebra_nonlinearities.output,
+        output:
+            markdown=f"{ALG_RUN}/layers.md",
+            verdicts=f"{ALG_RUN}/layers.json",
+            plots=expand(f"{ALG_RUN}/figures/layers.{{form}}", form=["svg", "png"]),
+        log:
+            f"{ALG_LOGS}/layers/report.log",
+        localrule: True
+        params:
+            settings=ALG_LAYERS,
+        script:
+            "../workflow_scripts/algebra_layers.py"
+
+
 # Phase 4 looks into models of phase 1.
 rule algebra_interpretability:
     input:
@@ -156,10 +249,57 @@ rule algebra_interpretability_report:
         "../workflow_scripts/algebra_interpretability_report.py"
 
 
+# ... and, once they are trained, into those of phases 2 and 3 that have rotors or algebra-valued maps.
+INSIDE = {
+    "components": ["qkv", "qkv_shuffled", "positions", "rope"],
+    "architectures": ["clifford", "shuffled"],
+    "speech": ["clifford", "shuffled", "rotors"],
+}
+INSIDE_WEIGHTS = {phase: algebra_weights(phase, arms) for phase, arms in INSIDE.items()}
+
+
+def inside_files(wildcards):
+    """Weights of each phase, the text, and what the speech models are run on."""
+    files = {phase: weights for phase, weights in INSIDE_WEIGHTS.items() if weights}
+    files["text"] = text_files(ALG_STUDIES["components"].config["corpus"])
+    return files | (training_data() if INSIDE_WEIGHTS["speech"] else {})
+
+
+rule algebra_inside:
+    input:
+        unpack(inside_files),
+    output:
+        f"{ALG_RUN}/inside/models.json",
+    log:
+        f"{ALG_LOGS}/inside/models.log",
+    threads: 1
+    params:
+        phases=[phase for phase, weights in INSIDE_WEIGHTS.items() if weights],
+    script:
+        "../workflow_scripts/algebra_inside.py"
+
+
+rule algebra_inside_page:
+    input:
+        rules.algebra_inside.output,
+    output:
+        markdown=f"{ALG_RUN}/inside.md",
+        verdicts=f"{ALG_RUN}/inside.json",
+        plots=expand(f"{ALG_RUN}/figures/inside.{{form}}", form=["svg", "png"]),
+    log:
+        f"{ALG_LOGS}/inside/page.log",
+    localrule: True
+    script:
+        "../workflow_scripts/algebra_inside.py"
+
+
 rule algebra:
     input:
         rules.algebra_representation.output,
+        rules.algebra_truncation.output,
         [study_files(study) for study in ALG_STUDIES.values()],
         [f"{ALG_RUN}/{phase}.md" for phase in ALG_STUDIES],
         rules.algebra_interpretability_report.output,
+        f"{ALG_RUN}/layers.md" if algebra_weights("components", ["scalar"]) else [],
+        rules.algebra_inside_page.output,
         f"{ALG_RUN}/page",

@@ -147,7 +147,7 @@ def test_the_dials_norm_is_that_of_its_coordinates_and_keeps_thin_pairs_thin(ran
 
 def test_the_signs_of_a_model_decay_in_no_optimiser():
     class Settings:
-        optimizer, learning_rate, weight_decay = "adamw", 0.1, 0.5
+        optimizer, learning_rate, weight_decay, learning_rate_by_grade = "adamw", 0.1, 0.5, ()
 
     model = torch.nn.Sequential(make_mixer("pair", WIDTH, rank=4, signs="learned"), make_mixer("pair", WIDTH, rank=4))
     optimizer = step.make_optimizer(model, Settings, torch.device("cpu"))

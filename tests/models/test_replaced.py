@@ -31,6 +31,7 @@ MAPS = {
     "space-time": {"map": "clifford", "signature": [1, 3, 0]},
     "multivectors": {"map": "multivector"},
     "A x B": {"map": "multivector", "terms": 2, "tying": "component", "table": "shuffled"},
+    "even A x B": {"map": "multivector", "terms": 2, "factors": [0, 2]},
     "no scalars": {"map": "multivector", "grades": [1, 2]},
 }
 

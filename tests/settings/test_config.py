@@ -54,7 +54,7 @@ def test_every_shipped_overlay_is_valid(overlay):
         ),
         (("arms", "attention", "heads"), 3, ["arms.attention.heads", "3", "256"]),
         (("language", "arms", "transformer", "heads"), 7, ["language.arms.transformer.heads", "7"]),
-        (("algebra", "components", "arms", "qk", "heads"), 7, ["algebra.components.arms.qk.heads", "7"]),
+        (("algebra", "components", "arms", "positions", "heads"), 7, ["algebra.components.arms.positions.heads", "7"]),
         (
             ("algebra", "architectures", "arms", "clifford", "feed_forward", "rank"),
             3,

@@ -17,6 +17,7 @@ from tests.conftest import ROOT
 KEYS = list(keys())
 # keys that only one of the arms may have: learned signs start where signs_start says, whatever the kind
 ARM = {"arms.NAME.signs": "grassmann", "language.arms.NAME.signs": "grassmann"}
+ARM |= {f"{study}arms.NAME.projections.inner": "multivectors" for study in ("", "language.")}
 
 # values that a key cannot just be moved to, beside what else must be there
 SPECIAL = {
@@ -63,6 +64,11 @@ SPECIAL = {
     "algebra.language.model.width": 128,
     "algebra.language.corpus.vocabulary": 900,
     "arms.NAME.projections.of": ["q"],
+    "arms.NAME.projections.inner": 512,
+    "language.arms.NAME.projections.inner": 512,
+    "training.learning_rate_by_grade": [1.0, 0.5],
+    "language.training.learning_rate_by_grade": [1.0, 0.5],
+    "algebra.language.training.learning_rate_by_grade": [1.0, 0.5],
     "language.arms.NAME.projections.of": ["q"],
     **{f"{study}arms.NAME.{part}.groups": 8 for study in ("", "language.") for part in ("feed_forward", "projections")},
     **{

@@ -12,8 +12,10 @@ OVERLAY = """
 algebra:
   run: tiny
   representation: {tasks: [rotors_spin3, analogy, orientation], arms: [clifford, shuffled, gauge, all_plus, dense], tables: 2, gauge_tables: 1, seeds: [0], steps: 20}
+  truncation: {tasks: [turn], dimensions: [4], grades: [1, all], tables: 2, seeds: [0], steps: 10}
+  layers: {updates: 2, seeds: [0], steps: 2}
   language: {corpus: {name: tiny, vocabulary: 300}, model: {positions: 32, blocks: 1, width: 32, ff_dim: 64}, training: {epochs: 1, max_updates: 4, batch: 8}}
-  components: {study: {arms: [scalar, qk], seeds: [0]}}
+  components: {study: {arms: [scalar, positions, rope], seeds: [0]}}
   architectures: {study: {arms: [wide_scalar, clifford, shuffled], seeds: [0]}}
 """
 TINY = ("--configfile", "tiny.yaml")
@@ -33,7 +35,7 @@ def jobs(project, *arguments):
 def test_phases_from_config_to_pages(project):
     planned = jobs(project)
     assert planned.count("algebra_job") + planned.count("algebra_job_with_weights") == 15
-    assert planned.count("algebra_train") == 5 and planned.count("algebra_interpretability") == 1
+    assert planned.count("algebra_train") == 6 and planned.count("algebra_interpretability") == 1
     # one task of phase 1 and phase 2, to keep this short; the pages are those of the whole
     run = project.path("results/tiny")
     wanted = [f"results/tiny/representation/orientation/{arm}.json" for arm in ("clifford", "shuffled")]
@@ -42,7 +44,7 @@ def test_phases_from_config_to_pages(project):
     assert [len(found["errors"]), len(found["errors"][0])] == [2, 1] and len(found["tables"]) == 2
     assert found["parameters"] == 280 and found["record"]["cpu_seconds"] > 0
     page = (run / "components.md").read_text()
-    assert "| qk |" in page and "Fixed before the run" in page
+    assert "| positions |" in page and "Fixed before the run" in page
     assert (run / "figures/components.svg").is_file()
 
     # resumes: what is there is not made again; a setting repeats what it concerns

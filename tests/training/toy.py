@@ -23,6 +23,7 @@ SETTINGS = dict(
     accumulation=3,
     optimizer="adam",
     learning_rate=0.01,
+    learning_rate_by_grade=[],
     weight_decay=1e-6,
     schedule="warmup",
     warmup=4,

@@ -155,6 +155,8 @@ def training_keys(settings: Mapping[str, Any], selection: Selection, *, gpu: boo
     training = settings["training"]
     if training.get("max_updates") is not None:
         raise UserError("training.max_updates: ESPnet counts epochs alone: set it to null for the track espnet")
+    if training.get("learning_rate_by_grade"):
+        raise UserError("training.learning_rate_by_grade: ESPnet has one rate: set it to [] for the track espnet")
     criterion = criterion_of(selection)
     if training["precision"] == "bf16" and not gpu:
         raise UserError("training.precision bf16: ESPnet has autocast on a GPU alone: choose auto or fp32")

@@ -44,12 +44,15 @@ class Joined(nn.Module):
 
 def replace_projections(attention: nn.Module, spec: Projections, width: int, seed: int, block: int) -> None:
     """Replace an attention's maps in place; those that `spec` leaves keep their weights."""
+    widths = spec.widths(width)
 
     def new(role: str) -> nn.Module:
         with drawn_apart(seed, "projections", block, role):
-            return make_map(spec, width, width, width=width, seed=seed)
+            return make_map(spec, *widths[role], width=width, seed=seed)
 
     if hasattr(attention, "qkv"):
+        if spec.inner is not None:
+            attention.set_widths(*(spec.inner if role in spec.of else width for role in ("q", "v")))
         old = zip(attention.qkv.weight.chunk(3), attention.qkv.bias.chunk(3), strict=True)
         parts = [new(role) if role in spec.of else _linear(*of) for role, of in zip(ROLES, old, strict=True)]
         if set(ROLES) & set(spec.of):

@@ -25,6 +25,14 @@ INSPECTED_TASKS = ("rotors_spin3", "analogy")
 INSPECTED_ARMS = ("clifford", "shuffled", "dense")
 
 
+TruncationTask = Literal["turn", "chain", "rotors", "null"]
+KeptGrades = Literal["all"] | Annotated[int, Field(ge=1, le=5)]
+
+
+AdoptedArm = Literal["continued", "widened", "clifford", "shuffled", "staged", "slow", "scratch"]
+Activation = Literal["norm", "component", "gate", "none"]
+
+
 def _listed(kind):
     return Annotated[list[kind], Field(min_length=1), Unique]
 
@@ -40,6 +48,32 @@ class Representation(Section):
     steps: Count = key(1000, "full-batch steps of Adam", "train report")
     learning_rate: Positive = key(0.01, "of Adam", "train report")
     rotations: Count = key(32, "of the fixed rotation", "train report")
+
+
+class Truncation(Section):
+    """Truncation: the same problems with grades kept up to a number."""
+
+    tasks: _listed(TruncationTask) = key(list(TruncationTask.__args__), "problems", "train report")
+    dimensions: _listed(Annotated[int, Field(ge=4, le=6)]) = key([4, 5, 6], "dimensions of the vectors", "train report")
+    grades: _listed(KeptGrades) = key([1, 2, 3, "all"], "highest grades that are kept", "train report")
+    tables: Count = key(8, "tables of random signs", "train report")
+    gauge_tables: Count = key(1, "the truncated table under other names, which must tie", "train report")
+    seeds: Seeds = key([10, 11, 12], "of data and initial weights", "train report")
+    steps: Count = key(400, "full-batch steps of Adam", "train report")
+    learning_rate: Positive = key(0.01, "of Adam", "train report")
+    parameters: Count = key(900, "numbers of each arm, to which its channels are chosen", "train report")
+
+
+class Layers(Section):
+    """Multivector layers inserted into trained scalar models, and their nonlinearities."""
+
+    adopted: _listed(AdoptedArm) = key(list(AdoptedArm.__args__), "what is inserted", "train report")
+    updates: Count = key(150, "updates after the insertion", "train report")
+    noise: NotNegative = key(0.001, "standard deviation of what is not grade 0 at the insertion", "train report")
+    activations: _listed(Activation) = key(list(Activation.__args__), "nonlinearities compared", "train report")
+    seeds: Seeds = key([10, 11, 12], "of the nonlinearities' data, signs and weights", "train report")
+    steps: Count = key(500, "full-batch steps of Adam of the nonlinearities", "train report")
+    learning_rate: Positive = key(0.003, "of both", "train report")
 
 
 class AlgebraText(Text):
@@ -96,12 +130,19 @@ class ComponentsStudy(LanguageStudy):
     """What phase 2 runs."""
 
     arms: Names = key(
-        ["scalar", "embeddings", "embeddings_graded", "qk", "positions", "rope", "values"],
+        [
+            "scalar", "q", "q_shuffled", "q_low_rank", "k", "k_shuffled", "k_low_rank", "v", "v_shuffled",
+            "v_low_rank", "qkv", "qkv_shuffled", "qkv_gauge", "qkv_even", "qkv_even_shuffled", "qkv_low_rank", "qk_wide", "qk_wide_shuffled",
+            "qk_wide_low_rank", "v_wide", "v_wide_shuffled", "v_wide_low_rank", "qkv_wide", "qkv_wide_shuffled",
+            "qkv_wide_gauge", "qkv_wide_low_rank", "qk_wide_21", "qk_wide_21_shuffled", "qk_wide_13",
+            "qk_wide_13_shuffled", "qkv_slow", "qkv_fast", "positions", "rope",
+        ],
         "arms that are trained and compared", "train compare report",
     )  # fmt: skip
     baseline: Name | None = key(
         "scalar", "arm to whose size the others are matched within 5 %; null: sizes are not compared", "compare report"
     )
+    seeds: Seeds = key([0, 1, 2, 3, 4], "seeds of each arm", "train compare report")
 
 
 class Components(Section):
@@ -139,7 +180,7 @@ class AlgebraSpeechStudy(Section):
     """What phase 3 runs on speech."""
 
     arms: Names = key(
-        ["wide_scalar", "clifford", "shuffled"],
+        ["wide_scalar", "clifford", "shuffled", "rotors"],
         "arms that are trained and compared; `wide_scalar` is the baseline",
         "train compare report",
     )
@@ -170,6 +211,8 @@ class AlgebraStudy(Section):
 
     run: Name = key("algebra", "results/<run>/ holds what it finds", "report")
     representation: Representation = key({}, "phase 1")
+    truncation: Truncation = key({}, "how many grades a problem needs")
+    layers: Layers = key({}, "multivector layers in trained scalar models, and nonlinearities")
     language: AlgebraLanguage = key({}, "what phases 2 and 3 train")
     components: Components = key({}, "phase 2")
     architectures: Architectures = key({}, "phase 3")

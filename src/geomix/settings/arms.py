@@ -82,6 +82,9 @@ class _LanguageArm(_Treated, FeedForwardReplaced, TextReplaced):
     batch: Count | None = override("this arm's language.training.batch", "train report")
     learning_rate: Positive | None = override("this arm's language.training.learning_rate", "train report")
     warmup: Count | None = override("this arm's language.training.warmup", "train report")
+    learning_rate_by_grade: list[NotNegative] | None = override(
+        "this arm's language.training.learning_rate_by_grade", "train report"
+    )
     clip: NotNegative | None = override("this arm's language.training.clip", "train report")
     weight_decay: NotNegative | None = override("this arm's language.training.weight_decay", "train report")
     seeds: Seeds | None = override("this arm's seeds instead of the study's", "train report")

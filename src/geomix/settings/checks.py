@@ -207,7 +207,7 @@ def _check_parts(
     try:
         if not is_own(mixer["mixer"]):
             arguments_of(mixer, causal=causal).check(model["width"], named)
-        check_replaced(replacements_of(replaced), model["width"], model["ff_dim"])
+        check_replaced(replacements_of(replaced), model["width"], mixer.get("ff_dim") or model["ff_dim"], mixer)
     except UserError as error:
         raise UserError(f"config: {where}.{error}") from None
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from geomix.settings.arms import LanguageArm
-from geomix.settings.base import Count, Name, Names, Positive, Rate, Section, Seeds, key, override
+from geomix.settings.base import Count, Name, Names, NotNegative, Positive, Rate, Section, Seeds, key, override
 from geomix.settings.speech import TrainerKeys
 from geomix.settings.study import Expectations
 
@@ -58,6 +58,12 @@ class LanguageTraining(TrainerKeys):
     )
     learning_rate: Positive = key(0.001, "peak of the learning rate", "train report")
     weight_decay: Annotated[float, Field(ge=0)] = key(0.01, "weight decay of all parameters", "train report")
+    learning_rate_by_grade: list[NotNegative] = key(
+        [],
+        "factors on the learning rate of what a multivector layer holds in grade 0, 1, ...; grades beyond the list and all else: 1",
+        "train report",
+        before=[],
+    )
     max_updates: Count | None = key(None, "stop after so many optimiser steps; null: after the epochs", "train report")
     schedule: Literal["warmup", "cosine_per_epoch", "constant"] = key(
         "cosine_per_epoch", "linear rise, then one over the square root; towards 0 over the epochs; constant",

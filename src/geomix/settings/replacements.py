@@ -28,6 +28,7 @@ READ_BY = {
     "grades": ("clifford", "multivector"),
     "terms": ("multivector",),
     "tying": ("multivector",),
+    "factors": ("multivector",),
 }
 """Key of a map -> the maps that read it."""
 
@@ -44,8 +45,10 @@ class LinearMap(Section):
         None, "low_rank: inner width of a map; null: two fifths of the model's width", "train report"
     )
     groups: Count = key(4, "grouped: diagonal blocks", "train report")
-    table: Literal["true", "shuffled"] = key(
-        "true", "products of the algebra, or the same under random signs, others for each seed", "train report"
+    table: Literal["true", "shuffled", "gauge"] = key(
+        "true",
+        "products of the algebra; under random signs, others for each seed; gauge: the algebra under other names",
+        "train report",
     )
     two_sided: bool = key(False, "sum of A x B over the channels instead of A x", "train report")
     signature: Signature = key(
@@ -56,6 +59,9 @@ class LinearMap(Section):
         0, "multivector: terms A x B; 0: channels are mixed grade by grade, nothing else", "train report"
     )
     tying: Literal["grade", "component"] = key("grade", "multivector: what shares a channel weight", "train report")
+    factors: Grades | None = key(
+        None, "multivector: grades of A and B, [0, 2] for even ones; null: all", "train report", before=None
+    )
 
     @model_validator(mode="after")
     def _own_keys(self) -> LinearMap:
@@ -83,6 +89,25 @@ class Projections(LinearMap):
     of: Annotated[list[Literal["q", "k", "v", "out"]], Field(min_length=1), Unique] = key(
         ["q", "k", "v", "out"], "which of them", "train report"
     )
+    inner: Count | None = key(
+        None,
+        "multivector_attention: width between the maps of a replaced pair (q and k, v and out); null: the model's",
+        "train report",
+        before=None,
+    )
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Projections:
+        if self.inner is not None and ("q" in self.of) != ("k" in self.of):
+            raise ValueError("gives inner to one of q and k: both have one width, name both or none")
+        if self.inner is not None and ("v" in self.of) != ("out" in self.of):
+            raise ValueError("gives inner to one of v and out: what one makes the other takes, name both or none")
+        return self
+
+    def widths(self, width: int) -> dict[str, tuple[int, int]]:
+        """(inputs, outputs) of each replaced map in a model of this width."""
+        inner = self.inner or width
+        return {role: (inner, width) if role == "out" else (width, inner) for role in self.of}
 
 
 class Embedding(Section):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from geomix.errors import UserError
+from geomix.mixers.registry import arguments_of
 from geomix.settings.replacements import FeedForward, LinearMap, Projections, Replacements
 
 TOLERANCE = 0.05
@@ -21,7 +24,7 @@ class MapSize:
     """Parameters and multiply-adds a frame of linear maps."""
 
     parameters: int
-    macs: int
+    macs: float
 
     def __add__(self, other: MapSize) -> MapSize:
         return MapSize(self.parameters + other.parameters, self.macs + other.macs)
@@ -63,7 +66,9 @@ def map_size(spec: LinearMap, inputs: int, outputs: int, width: int) -> MapSize:
         shared = len(components(spec)) if spec.tying == "grade" else dim
         mixing = max(spec.terms, 1) * shared * (inputs // dim) * (outputs // dim)
         bias = outputs // dim if spec.grades is None or 0 in spec.grades else 0
-        return MapSize(mixing + 2 * spec.terms * outputs + bias, inputs * outputs)
+        n = sum(spec.signature)
+        factor = dim if spec.factors is None else sum(math.comb(n, grade) for grade in spec.factors)
+        return MapSize(mixing + 2 * spec.terms * (outputs // dim) * factor + bias, inputs * outputs)
     return MapSize(inputs * outputs + outputs, inputs * outputs)
 
 
@@ -108,28 +113,43 @@ def _nearest(spec_json: str, width: int, ff_dim: int) -> int:
     return best
 
 
-def projections_size(spec: Projections | None, width: int) -> MapSize:
-    """What attention's replaced projections are larger than its own of width x width with a bias."""
+def projections_size(spec: Projections | None, width: int, met: float = 0) -> MapSize:
+    """What attention's replaced projections are larger than its own of width x width with a bias.
+
+    met : keys that a query meets in the mean, which a wider score or wider values are multiplied with
+    """
     if spec is None:
         return MapSize(0, 0)
-    one = map_size(spec, width, width, width)
-    return MapSize(len(spec.of) * (one.parameters - width * width - width), len(spec.of) * (one.macs - width * width))
+    maps = [map_size(spec, inputs, outputs, width) for inputs, outputs in spec.widths(width).values()]
+    wider = (("q" in spec.of) + ("v" in spec.of)) * ((spec.inner or width) - width)
+    return MapSize(
+        sum(one.parameters - width * width - width for one in maps),
+        sum(one.macs - width * width for one in maps) + wider * met,
+    )
 
 
-def added(replaced: Replacements, width: int, ff_dim: int, feed_forwards: int) -> MapSize:
-    """What one block is larger than with nothing replaced; it has so many feed-forward modules."""
+def added(replaced: Replacements, width: int, ff_dim: int, feed_forwards: int, met: float = 0) -> MapSize:
+    """What one block is larger than with nothing replaced; it has so many feed-forward modules, and a query meets so many keys."""
     own, ours = block_size(None, width, ff_dim), block_size(replaced.feed_forward, width, ff_dim)
-    extra = projections_size(replaced.projections, width)
+    extra = projections_size(replaced.projections, width, met)
     return MapSize(
         feed_forwards * (ours.parameters - own.parameters) + extra.parameters,
         feed_forwards * (ours.macs - own.macs) + extra.macs,
     )
 
 
-def check_replaced(replaced: Replacements, width: int, ff_dim: int) -> None:
-    """`UserError` for what does not fit the width."""
-    if replaced.projections is not None:
-        _named("projections", lambda: projections_size(replaced.projections, width))
+def check_replaced(replaced: Replacements, width: int, ff_dim: int, mixer: Mapping[str, Any]) -> None:
+    """`UserError` for what does not fit the width or the arm's mixer."""
+    if (maps := replaced.projections) is not None:
+        _named("projections", lambda: projections_size(maps, width))
+        if maps.inner is not None and (
+            mixer["mixer"] != "multivector_attention" or mixer.get("rotors") or mixer.get("value_terms")
+        ):
+            raise UserError(
+                "projections.inner: only multivector_attention without rotors and value_terms takes it: leave it out"
+            )
+        if maps.inner is not None:
+            arguments_of(mixer, causal=True).check(maps.inner, "projections.inner")
     if replaced.feed_forward is not None:
         _named("feed_forward", lambda: block_size(replaced.feed_forward, width, ff_dim))
     if (embedding := replaced.embedding) is not None:

@@ -167,6 +167,12 @@ class TrainerKeys(Section):
     optimizer: Literal["adam", "adamw"] = key("adam", "Adam, or AdamW, whose weight decay is decoupled", "train")
     learning_rate: Positive = key(0.002, "peak of the learning rate", "train")
     weight_decay: NotNegative = key(1e-6, "weight decay of all parameters", "train")
+    learning_rate_by_grade: list[NotNegative] = key(
+        [],
+        "factors on the learning rate of what a multivector layer holds in grade 0, 1, ...; grades beyond the list and all else: 1",
+        "train",
+        before=[],
+    )
     schedule: Literal["warmup", "cosine_per_epoch", "constant"] = key(
         "warmup", "linear rise, then one over the square root; or towards 0 over the epochs; or constant", "train"
     )

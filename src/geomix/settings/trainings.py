@@ -35,7 +35,7 @@ LANGUAGE_TRACK = "language"
 _SPEECH_MODEL_KEYS = {"ff_dim": "ff_dim", "conv_kernel": "kernel"}
 """Key of an arm -> the key of `model` that it stands for."""
 _LANGUAGE_MODEL_KEYS = ("blocks", "norm", "init_std", "extra_linear", "ff_dim")
-_LANGUAGE_TRAINING_KEYS = ("batch", "learning_rate", "warmup", "clip", "weight_decay")
+_LANGUAGE_TRAINING_KEYS = ("batch", "learning_rate", "learning_rate_by_grade", "warmup", "clip", "weight_decay")
 _ARCHITECTURES = {
     arm.model_fields["architecture"].annotation.__args__[0]: arm
     for arm in SPEECH_ARMS

@@ -184,3 +184,69 @@ def judge(trained: Sequence[float], untrained: Sequence[float], shuffled: Sequen
     worst = max(*trained, RESOLUTION)
     beats = lambda null: worst * MARGIN <= min(null)
     return NULL if not beats(shuffled) else LEARNED if beats(untrained) else CONSTRUCTED
+
+
+BETTER, WORSE = "better", "worse"
+COMPONENT_EARNS, COMPONENT_SHARES = EARNS, "sharing of numbers, not geometry"
+COMPONENT_ONLY, COMPONENT_LOSES = "geometry, but a scalar form is no worse", "geometry loses"
+COMPONENT_BROKEN, COMPONENT_OPEN = UNINFORMATIVE, "not told apart"
+COMPONENT_RULE = f"""Each contrast is that of the language study (95 % t-interval of the difference of mean log perplexities, equal where the 90 %
+interval lies within the margin). A component is judged beside the same under random signs and beside the scalar forms of its budget:
+
+- *{COMPONENT_BROKEN}*: the same algebra under other names is better or worse;
+- *{COMPONENT_EARNS}*: better than under random signs and than every scalar form;
+- *{COMPONENT_ONLY}*: better than under random signs, but not than every scalar form;
+- *{COMPONENT_LOSES}*: worse than under random signs, or not better than them and worse than a scalar form;
+- *{COMPONENT_SHARES}*: not better than under random signs (or without signs to draw), better than every scalar form;
+- *{COMPONENT_OPEN}*: anything else."""
+
+
+def decide_component(scalars: Sequence[str], shuffled: str | None = None, gauge: str | None = None) -> str:
+    """The rule of phase 2 (`COMPONENT_RULE`): what each contrast says of the component, `better`, `worse` or anything else."""
+    if gauge in (BETTER, WORSE):
+        return COMPONENT_BROKEN
+    above = all(said == BETTER for said in scalars)
+    if shuffled == BETTER:
+        return COMPONENT_EARNS if above else COMPONENT_ONLY
+    if shuffled == WORSE or WORSE in scalars:
+        return COMPONENT_LOSES
+    return COMPONENT_SHARES if above else COMPONENT_OPEN
+
+
+def enough(errors: Mapping[str, float], factor: float) -> str:
+    """The first of some truncations, in order, whose error is below `factor` times the least of all: what needs no more grades."""
+    least = min(errors.values())
+    return next(name for name, error in errors.items() if error < factor * max(least, FLOORS["nmse"]))
+
+
+def stops_separating(separated: Mapping[str, tuple[int, int]]) -> str | None:
+    """The last of some truncations, in order of rising grades, at which (tables worse, tables) are not all worse; None for none:
+    below it a random table does as well as the truncated one in at least one draw."""
+    tied = [name for name, (worse, tables) in separated.items() if worse < tables]
+    return tied[-1] if tied else None
+
+
+PLANES_LEARNED, RATES_LEARNED, PLANES_IDLE = "planes are learned", "rates, not planes", "neither planes nor rates"
+NATS = 0.01
+PLANES_RULE = f"""A change matters where it adds at least {NATS} nats to the loss of every model:
+
+- *{PLANES_LEARNED}*: putting the bivectors back into the planes that they started in matters, and so do random planes;
+- *{RATES_LEARNED}*: the former does not matter, and dealing out the rates anew does;
+- *{PLANES_IDLE}*: anything else;
+- *{UNINFORMATIVE}*: the same planes under other names change the loss by {NATS} nats or more, though they are the same model."""
+
+
+def judge_planes(costs: Sequence[Mapping[str, float]], gauge: Sequence[float]) -> str:
+    """`PLANES_RULE` on the nats that `start`, `random` and `rates` add to each model's loss, and that other names do."""
+    if max(map(abs, gauge)) >= NATS:
+        return UNINFORMATIVE
+    matters = lambda change: all(cost[change] >= NATS for cost in costs)
+    if matters("start") and matters("random"):
+        return PLANES_LEARNED
+    return RATES_LEARNED if not matters("start") and matters("rates") else PLANES_IDLE
+
+
+def judge_grades(trained: Sequence[float], untrained: Sequence[float], shuffled: Sequence[float]) -> str:
+    """Phase 4's rule (`judge`) on departures of grade shares from those of the components, of which more is better."""
+    worth = lambda values: [1 / max(value, RESOLUTION) for value in values]
+    return judge(worth(trained), worth(untrained), worth(shuffled))

@@ -169,7 +169,7 @@ class Trainer:
                 step, at.epoch, settings.learning_rate, settings.warmup, settings.epochs
             )
             for group in self.optimizer.param_groups:
-                group["lr"] = self._lr
+                group["lr"] = self._lr * group.get("factor", 1.0)  # none in a state of an earlier version
             self.optimizer.step()
         else:
             at.skipped += 1

@@ -6,7 +6,7 @@ Neither has defaults: those live in `geomix.settings`, and what arrives here is 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from geomix.errors import UserError
@@ -21,6 +21,7 @@ class TrainingSettings:
     accumulation : batches per update; each loss is divided by it.
     optimizer : "adam" (weight decay added to the gradient) or "adamw" (decoupled).
     learning_rate, schedule, warmup : see `schedules.SCHEDULES`.
+    learning_rate_by_grade : factors for what multivector layers hold in grade 0, 1, ... (`step.rate_factor`).
     clip : largest gradient norm; 0 does not clip.
     precision : "fp32", "bf16" (autocast) or "auto" (bf16 on CUDA, else fp32).
     """
@@ -30,6 +31,7 @@ class TrainingSettings:
     accumulation: int
     optimizer: str
     learning_rate: float
+    learning_rate_by_grade: Sequence[float]
     weight_decay: float
     schedule: str
     warmup: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,17 +25,32 @@ def uses_bf16(settings: TrainingSettings, device: torch.device) -> bool:
 
 
 def make_optimizer(model: nn.Module, settings: TrainingSettings, device: torch.device) -> torch.optim.Optimizer:
-    """Adam or AdamW over all parameters; those that a module lists as `undecayed` are spared the weight decay."""
+    """Adam or AdamW over all parameters; those that a module lists as `undecayed` are spared the weight decay.
+
+    Each group has a `factor` on the learning rate, which is 1 but for parameters of a grade that the settings name.
+    """
     spared = {id(getattr(module, name)) for module in model.modules() for name in getattr(module, "undecayed", ())}
-    groups = [{"params": [p for p in model.parameters() if id(p) not in spared]}]
-    if kept := [p for p in model.parameters() if id(p) in spared]:
-        groups.append({"params": kept, "weight_decay": 0.0})
+    groups: dict[tuple[bool, float], list[nn.Parameter]] = {(False, 1.0): []}
+    for name, parameter in model.named_parameters():
+        factor = rate_factor(name, settings.learning_rate_by_grade)
+        groups.setdefault((id(parameter) in spared, factor), []).append(parameter)
     return OPTIMIZERS[settings.optimizer](
-        groups,
+        [
+            {"params": found, "factor": factor, "lr": settings.learning_rate * factor}
+            | ({"weight_decay": 0.0} if kept else {})
+            for (kept, factor), found in groups.items()
+        ],
         lr=settings.learning_rate,
         weight_decay=settings.weight_decay,
         fused=device.type in ("cpu", "cuda"),
     )
+
+
+def rate_factor(name: str, by_grade: Sequence[float]) -> float:
+    """Factor on the learning rate of the parameter of this name: of grade g for one named `...grade<g>`, as multivector layers
+    store them ([Parslow2026], section 6.3), else 1."""
+    grade = re.search(r"(?:^|\.)grade(\d+)$", name)
+    return by_grade[int(grade[1])] if grade and int(grade[1]) < len(by_grade) else 1.0
 
 
 def training_step(model: nn.Module, batch: Batch, settings: TrainingSettings) -> torch.Tensor:

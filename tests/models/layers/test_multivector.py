@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import pytest
@@ -13,10 +14,13 @@ from geomix.mixers.multivector_attention import MultivectorAttention, RotorPosit
 from geomix.models.layers.activations import ComponentActivation, GradeGate, NormActivation
 from geomix.models.layers.adapters import FromMultivector, ToMultivector, initialise_from_scalar
 from geomix.models.layers.embedding import MultivectorEmbedding
-from geomix.models.layers.grades import Grades, parameter_groups
+from geomix.models.layers.grades import Grades
 from geomix.models.layers.linear import TYINGS, MultivectorLinear, stacked_linear
 from geomix.models.layers.norm import MultivectorNorm
 from geomix.models.layers.product import ProductLayer, dense_product, stacked_product
+from geomix.settings.language import LanguageTraining
+from geomix.training.options import TrainingSettings
+from geomix.training.step import make_optimizer
 
 CL3 = Algebra(3)
 ALGEBRAS = [CL3, Algebra(1, 3), Algebra(3, 0, 1), Algebra(4, grades=(0, 1, 2)), Algebra(5, grades=(0, 1, 2, 3))]
@@ -165,11 +169,13 @@ def test_scalar_baseline_is_reproduced_at_the_start():
         initialise_from_scalar(layer, torch.randn(4, 4))
 
 
-def test_parameter_groups_train_grades_at_their_own_rates():
+def test_grades_are_trained_at_their_own_rates():
     model = nn.Sequential(MultivectorEmbedding(7, 4, CL3), MultivectorLinear(CL3, 4, 2), FromMultivector(CL3, 2, 1))
-    groups = parameter_groups(model, 0.1, {1: 0.5, 2: 0.0})
+    training = LanguageTraining(learning_rate=0.1, learning_rate_by_grade=[1.0, 0.5, 0.0]).model_dump()
+    settings = TrainingSettings(**{f.name: training[f.name] for f in dataclasses.fields(TrainingSettings)})
+    groups = make_optimizer(model, settings, torch.device("cpu")).param_groups
     assert sum(len(g["params"]) for g in groups) == len(list(model.parameters()))
-    optimiser = torch.optim.SGD(groups)
+    optimiser = torch.optim.SGD([{"params": g["params"], "lr": 0.1 * g["factor"]} for g in groups])
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
     model(torch.arange(7)).square().sum().backward()
     optimiser.step()
@@ -470,3 +476,20 @@ def test_a_stack_of_models_is_the_layers_one_by_one():
                     one.mixing.of(g).copy_(weight[name][t, s, g].view(1, outputs, inputs, 1))
                 one.bias.copy_(bias[name][t, s])
         torch.testing.assert_close(layer(x[t, :, s].permute(2, 1, 0)).permute(2, 1, 0), y[t, :, s])
+
+
+def test_even_factors_are_whole_ones_with_zeros():
+    even, whole = (MultivectorLinear(CL3, 2, 3, 2, factors=factors).double() for factors in ((0, 2), None))
+    with torch.no_grad():
+        for side in ("left", "right"):
+            for grade in CL3.grades:
+                getattr(whole, side).of(grade).copy_(
+                    getattr(even, side).of(grade) if grade in (0, 2) else torch.zeros(())
+                )
+        for grade in CL3.grades:
+            whole.mixing.of(grade).copy_(even.mixing.of(grade))
+    x = torch.randn(4, 2, 8, dtype=torch.float64)
+    torch.testing.assert_close(even(x), whole(x))
+    torch.testing.assert_close(even(x), even.products(x))
+    with pytest.raises(UserError, match="factors"):
+        MultivectorLinear(CL3.even, 2, 3, factors=(1,))

@@ -70,6 +70,7 @@ class MultivectorAttention(nn.Module):
                 f"{heads * self.algebra.dim}"
             )
         self.heads, self.causal, self.dropout = heads, causal, dropout
+        self.widths = (width, width, width)  # of queries, keys and values
         self.channels = width // heads // self.algebra.dim
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
@@ -101,13 +102,22 @@ class MultivectorAttention(nn.Module):
         signs = torch.tensor(algebra.squares.tolist(), dtype=like.dtype, device=like.device)
         self.metric = torch.ones_like(signs) if temperature == "dot" else signs
 
+    @torch.no_grad()
+    def set_widths(self, score: int, values: int) -> None:
+        """Take queries and keys of `score` numbers and values of `values` from maps that stand in the place of `qkv`; tau starts at
+        the root of a head's score width."""
+        self.log_temperature.add_(math.log(score / self.widths[0]) / 2)
+        self.widths = (score, score, values)
+
     def forward(self, x: Tensor, frames: Frames) -> Tensor:
         """(B, T, width) to (B, T, width); padded frames influence no real one as long as they are finite."""
         if not self.causal:  # which reads no frames
             frames.check(x)
-        batch, time, width = x.shape
-        split = (batch, time, 3, self.heads, self.channels, self.algebra.dim)
-        q, k, v = self.qkv(x).view(split).permute(2, 0, 3, 1, 4, 5)
+        time = x.shape[1]
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1, self.algebra.dim)).transpose(1, 2)
+            for part in self.qkv(x).split(self.widths, -1)
+        )
         if self.positions is not None:
             turn = self.positions(time).to(q.dtype)
             q, k = (torch.einsum("tcij,bhtcj->bhtci", turn, m) for m in (q, k))
@@ -125,7 +135,7 @@ class MultivectorAttention(nn.Module):
             scale=1.0,
             dropout_p=self.dropout if self.training else 0.0,
         )
-        return self.out(mixed.transpose(1, 2).reshape(batch, time, width))
+        return self.out(mixed.transpose(1, 2).flatten(2))
 
     def extra_repr(self) -> str:
         return f"algebra={self.algebra}, heads={self.heads}, channels={self.channels}, causal={self.causal}"

@@ -181,7 +181,7 @@ class ConformerConfig:
             macs += rows * bins * 9 * width * (width if number else 1)
         macs += self.blocks * (2 * 2 * width * self.ff_dim + 3 * width * width + self.kernel * width)
         macs += sum(size.macs_per_frame(frames) for size in self.mixer_sizes)
-        macs += self.blocks * added(self.replacements, width, self.ff_dim, 2).macs
+        macs += self.blocks * added(self.replacements, width, self.ff_dim, 2, frames).macs
         if inter is not None:
             macs += len(inter.blocks) * width * self.vocab * (2 if inter.self_conditioning else 1)
         return macs

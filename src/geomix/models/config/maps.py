@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from geomix.algebra.structure_constants import Algebra, SignedTriplets, span_rank
 from geomix.seeds import derive_seed
 from geomix.settings.replacements import FeedForward, LinearMap
@@ -20,11 +22,18 @@ def algebra_of(spec: LinearMap) -> Algebra | None:
 
 
 def table_of(spec: LinearMap, seed: int) -> SignedTriplets | None:
-    """The products of an algebra-valued map; a shuffled table draws its signs by seed."""
+    """The products of an algebra-valued map; a shuffled table and a gauge draw their signs by seed."""
     if (algebra := algebra_of(spec)) is None:
         return None
     table = algebra.product()
-    return table.shuffled(derive_seed("algebra", "architectures", seed) % 2**32) if spec.table == "shuffled" else table
+    if spec.table == "true":
+        return table
+    drawn = derive_seed("algebra", "architectures", seed) % 2**32
+    if spec.table == "shuffled":
+        return table.shuffled(drawn)
+    # e_I -> t_I e_I; the scalar keeps its name, since biases are scalars
+    signs = np.where(algebra.grade == 0, 1, np.random.default_rng(drawn).choice([-1, 1], algebra.dim))
+    return table.gauge(signs)
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,6 @@ class LanguageModelConfig:
         """Multiply-adds of the forward pass a token, in blocks of `length` tokens: the maps, attention's products, the head."""
         width = self.width
         block = 2 * width * self.ff_dim + self.extra_linear * width * width
-        block += added(self.replacements, width, self.ff_dim, 1).macs
+        block += added(self.replacements, width, self.ff_dim, 1, length / 2).macs
         mixers = sum(size.macs_per_frame(length) for size in self.mixer_sizes)
         return self.blocks * block + mixers + self.vocab * width

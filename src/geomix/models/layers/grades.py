@@ -1,9 +1,6 @@
-"""Parameters that are stored grade by grade, norms of grades, and learning rates by grade ([Parslow2026], sections 4.4 and 6.3)."""
+"""Parameters that are stored grade by grade, and norms of grades ([Parslow2026], sections 4.4 and 6.3)."""
 
 from __future__ import annotations
-
-import re
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -59,17 +56,3 @@ class Grades(nn.Module):
     def expand(self, per_grade: Tensor) -> Tensor:
         """(..., grades) to (..., dim)."""
         return per_grade.index_select(-1, self.index)
-
-
-def parameter_groups(model: nn.Module, rate: float, grade_factors: Mapping[int, float]) -> list[dict]:
-    """Optimiser groups with a rate per grade: rate x grade_factors[g] for tensors of grade g (factor 1 by default), rate for others.
-
-    Every trainable parameter is in exactly one group.
-    """
-    groups: dict[float, list[nn.Parameter]] = {}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            grade = re.search(r"(?:^|\.)grade(\d+)$", name)
-            factor = grade_factors.get(int(grade[1]), 1.0) if grade else 1.0
-            groups.setdefault(factor, []).append(parameter)
-    return [{"params": parameters, "lr": rate * factor} for factor, parameters in groups.items()]

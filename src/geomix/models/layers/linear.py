@@ -6,6 +6,8 @@ are done in fp32 whatever the storage type.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -17,6 +19,24 @@ from geomix.kernels.product import product
 from geomix.models.layers.grades import Graded
 
 TYINGS = ("grade", "component", "none")
+
+
+class Factor(Graded):
+    """A of A x B: `Graded` on some of an algebra's grades, 0 on the others."""
+
+    def __init__(self, algebra: Algebra, grades: tuple[int, ...] | None, *shape: int) -> None:
+        kept = algebra.grades if grades is None else tuple(sorted(grades))
+        if not set(kept) <= set(algebra.grades):
+            raise UserError(f"factors {list(kept)} of a multivector linear map are not among the grades of {algebra}")
+        super().__init__(algebra if grades is None else replace(algebra, grades=kept), *shape)
+        places = None if grades is None else torch.tensor([g in kept for g in algebra.grade.tolist()]).nonzero()[:, 0]
+        self.dim = algebra.dim
+        self.register_buffer("places", places, persistent=False)
+
+    def forward(self) -> Tensor:
+        """(*shape, dim) in fp32 (or fp64)."""
+        own = super().forward()
+        return own if self.places is None else own.new_zeros(*own.shape[:-1], self.dim).index_copy(-1, self.places, own)
 
 
 class MultivectorLinear(nn.Module):
@@ -35,6 +55,7 @@ class MultivectorLinear(nn.Module):
         tying: of TYINGS.
         bias: "scalar" (grade 0 only, keeps equivariance), "full" or "none".
         table: products of A, x and B; the algebra's own by default. A control gives another.
+        factors: grades of A and B, all that are retained by default; (0, 2) makes them even, as rotors are.
     """
 
     def __init__(
@@ -46,6 +67,7 @@ class MultivectorLinear(nn.Module):
         tying: str = "grade",
         bias: str = "scalar",
         table: SignedTriplets | None = None,
+        factors: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__()
         if tying not in TYINGS:
@@ -64,8 +86,8 @@ class MultivectorLinear(nn.Module):
             raise UserError(f"a scalar bias needs grade 0, which {algebra} does not retain: use bias='full' or 'none'")
         self.algebra, self.inputs, self.outputs, self.terms, self.tying = algebra, inputs, outputs, terms, tying
         pair = (outputs, inputs) if tying == "none" else (outputs,)
-        self.left = Graded(algebra, terms, *pair) if terms else None
-        self.right = Graded(algebra, terms, *pair) if terms else None
+        self.left = Factor(algebra, factors, terms, *pair) if terms else None
+        self.right = Factor(algebra, factors, terms, *pair) if terms else None
         self.mixing = (
             None if tying == "none" else Graded(algebra, max(terms, 1), outputs, inputs, tied=tying == "grade")
         )
@@ -87,7 +109,7 @@ class MultivectorLinear(nn.Module):
             for factor in (self.left, self.right):
                 for parameter in factor.parameters():
                     parameter.normal_(std=spread)
-                if self.mixing is not None and 0 in self.algebra.grades:
+                if self.mixing is not None and 0 in factor.sizes:
                     factor.of(0).add_(1)
         if self.bias is not None:
             self.bias.zero_()

@@ -96,7 +96,10 @@ def make_map(spec: LinearMap, inputs: int, outputs: int, *, width: int, seed: in
     if spec.map == "multivector":
         algebra, bias = algebra_of(spec), "scalar" if spec.grades is None or 0 in spec.grades else "none"
         dim = algebra.dim
-        return FlatMultivectorLinear(algebra, inputs // dim, outputs // dim, spec.terms, spec.tying, bias, table)
+        factors = None if spec.factors is None else tuple(spec.factors)
+        return FlatMultivectorLinear(
+            algebra, inputs // dim, outputs // dim, spec.terms, spec.tying, bias, table, factors
+        )
     if table is not None:
         return AlgebraLinear(inputs, outputs, table, spec.two_sided)
     if spec.map == "grouped":

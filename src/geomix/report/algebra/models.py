@@ -16,8 +16,10 @@ from geomix.report.algebra.page import remark, seed_marks
 from geomix.report.columns import Column, Table, thousands
 from geomix.report.figures import draw
 from geomix.report.pages import render
+from geomix.settings.algebra_components import COMPONENTS, DROPPED, Component
 from geomix.settings.replacements import in_words, split_replaced
-from geomix.statistics.verdicts import CANNOT_TELL, EQUAL, TWO_MODELS, WITHIN
+from geomix.statistics.geometry import COMPONENT_RULE, decide_component
+from geomix.statistics.verdicts import TWO_MODELS, WITHIN
 from geomix.training.record import RunRecord
 from geomix.training.results import Study
 
@@ -26,16 +28,8 @@ CONTROLS = (("clifford", "shuffled"), ("clifford_two_sided", "shuffled_two_sided
 FLOPS_BASELINE = "scalar_flops"
 """The dense arm that holds clifford's FLOPs."""
 SPEECH_BASELINE = "wide_scalar"
-COMPONENTS = {
-    "scalar": "nothing: the baseline",
-    "embeddings": "token embeddings are multivectors of Cl(3); the same numbers under other names, so that it must tie exactly",
-    "embeddings_graded": "the same, with the initialisation of [Parslow2026], section 6.3: grades above 0 start at a tenth",
-    "qk": "attention scores are <q ~k>_0 with a learned temperature per head and grade",
-    "positions": "rotors R M ~R turn queries and keys; the learned position table is dropped",
-    "rope": "the control of `positions`: the same in Cl(2) on vectors, which is rotary position embedding (RoPE) with learned rates",
-    "values": "values pass through v -> A v B, a learned sandwich per head and channel",
-}
-"""Arm of the configuration -> what it replaces, in a sentence; another arm is described by its keys."""
+RATES = (("qkv_slow", "qkv"), ("qkv_fast", "qkv"))
+"""Arms whose grades above 0 have another learning rate, and the arm with one rate."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +168,12 @@ def _mean(values: Sequence[float], decimals: int = 2) -> str:
     return f"{np.mean(values):.{decimals}f}{spread}"
 
 
+def _step(row: Row, baseline: str) -> str:
+    """Measured step time, the third budget, beside the baseline's."""
+    ours, its = (row.phase.costs[arm]["step_seconds"] for arm in (row.arm, baseline))
+    return f"{1e3 * ours:.1f} ({ours / its:.2f})"
+
+
 def _sized(flops: str, unit: float, decimals: int, title: str, baseline: str) -> list[Column]:
     """Columns of sizes and costs; `flops` is their name in study.json, `baseline` the arm beside which they stand."""
     shown = lambda row: f"{row.size[flops] / unit:.{decimals}f} ({row.beside(flops, baseline):.2f})"
@@ -186,7 +186,7 @@ def _sized(flops: str, unit: float, decimals: int, title: str, baseline: str) ->
             "parameters (× baseline)",
         ),
         Column("flops", shown, title),
-        Column("step", lambda row: 1e3 * row.phase.costs[row.arm]["step_seconds"], "step, CPU-ms", "{:.1f}".format),
+        Column("step", lambda row: _step(row, baseline), "step, CPU-ms (×)"),
         Column("kept", lambda row: row.phase.costs[row.arm]["activation_bytes"] / 1e6, "kept, MB", "{:.1f}".format),
         Column("peak", lambda row: peak(row) / 1e6, "peak, MB", "{:.0f}".format),
     ]
@@ -215,28 +215,71 @@ def _draw(phase: Phase, folder: Path, name: str, values: Callable[[Row], list[fl
     draw(name, folder / "figures", lambda: seed_marks({arm: values(row) for arm, row in phase.rows.items()}, label))
 
 
+@dataclass(frozen=True)
+class Judged:
+    """A component of phase 2 beside its controls, and the verdict of the rule."""
+
+    phase: Phase
+    component: Component
+
+    def _found(self, other: str | None) -> Contrast | None:
+        return self.phase.contrast(self.component.arm, other) if other in self.phase.rows else None
+
+    def said(self, *others: str | None) -> str:
+        """Ratio and verdict beside each of some arms that ran."""
+        shown = [(other, self._found(other)) for other in others if other]
+        return "; ".join(f"{other} {found.text} ({found.verdict})" for other, found in shown if found) or "-"
+
+    @property
+    def verdict(self) -> str:
+        """By `geometry.decide_component`, or what keeps the rule from being asked."""
+        asked = self.component
+        wanted = [name for name in (*asked.scalars, asked.shuffled, asked.gauge) if name]
+        if lacking := [name for name in wanted if self._found(name) is None]:
+            return f"not judged: {', '.join(lacking)} did not run"
+        verdict = lambda name: self._found(name).verdict if name else None
+        if TWO_MODELS in map(verdict, wanted):
+            return "not judged: one seed a side"
+        return decide_component([verdict(s) for s in asked.scalars], verdict(asked.shuffled), verdict(asked.gauge))
+
+
+JUDGED = (
+    Column("component", lambda j: j.component.arm),
+    Column("budget", lambda j: j.component.budget, "budget held"),
+    Column("shuffled", lambda j: j.said(j.component.shuffled), "beside random signs"),
+    Column("scalars", lambda j: j.said(*j.component.scalars), "beside scalar forms"),
+    Column("gauge", lambda j: j.said(j.component.gauge), "beside other names"),
+    Column("verdict", lambda j: j.verdict),
+)
+DECLARED = (
+    Column("component", lambda c: c.arm),
+    Column("what", lambda c: c.what, "what it replaces"),
+    Column("expresses", lambda c: c.expresses, "what it can express that a scalar form of its budget cannot"),
+    Column("score", lambda c: "{} / {}".format(*c.score) if c.score else "-", "rank of a score, ours / theirs"),
+    Column("values", lambda c: "{} / {}".format(*c.values) if c.values else "-", "rank of values"),
+)
+
+
 def build_components(folder: str | os.PathLike) -> None:
     """Write components.md, components.json and figures/components of `folder` from the study in components/."""
     folder = Path(folder)
     phase = Phase.read(folder, "components")
     arms, base = phase.study.settings["arms"], phase.baseline
-    found = {arm: phase.contrast(arm, base) for arm in phase.rows if arm != base}
-    words = {"better": f"better than the {base} baseline", "worse": "worse", EQUAL: "equal to it"}
-    words |= {CANNOT_TELL: "not told apart from it"}
-    clauses = [
-        f"{', '.join(f'{arm} {found[arm].text}' for arm in these)} {what}"
-        for verdict, what in words.items()
-        if (these := [arm for arm, c in found.items() if c and c.verdict == verdict])
-    ]
-    if (rotors := phase.contrast("positions", "rope")) and rotors.verdict != TWO_MODELS:
-        clauses.append(f"positions beside rope, plain rotary positions: {rotors.text} ({rotors.verdict})")
-    summary = f"ratio of perplexities: {'; '.join(clauses)}" if clauses else "one arm or one seed: nothing is compared"
+    judged = [Judged(phase, component) for arm, component in COMPONENTS.items() if arm in phase.rows]
+    kinds = list(dict.fromkeys(j.verdict for j in judged))
+    clauses = [f"{kind}: {', '.join(j.component.arm for j in judged if j.verdict == kind)}" for kind in kinds]
+    planned = [(a, b) for a, b in phase.study.planned if {a, b} <= set(phase.rows)]
     _finish(
-        phase, folder, "components", summary,
-        {"comparisons": phase.said([(arm, base) for arm in found])},
+        phase, folder, "components", "; ".join(clauses) or "no component ran: nothing is judged",
+        {"verdicts": {j.component.arm: j.verdict for j in judged}, "comparisons": phase.said(planned)},
         data=phase.rows[base].records[0].subject.data,
         table=_language_table(phase, list(phase.rows), base),
-        arms={arm: COMPONENTS.get(arm) or _in_words(arms[arm]) for arm in phase.rows},
+        judged=Table.of(JUDGED, judged),
+        declared=Table.of(DECLARED, [j.component for j in judged]),
+        dropped=DROPPED,
+        rates=[(a, b, c) for a, b in RATES if {a, b} <= set(phase.rows) and (c := phase.contrast(a, b))],
+        rule=COMPONENT_RULE,
+        arms={arm: _in_words(arms[arm]) for arm in phase.rows},
     )  # fmt: skip
     _draw(phase, folder, "components", Row.perplexities, "test perplexity")
 

@@ -377,13 +377,17 @@ def _widths(name: str, arm: str) -> tuple[int, ...]:
     reference = build(task, "clifford", [0])
     held = "macs" if arm == "wide_dense" else "parameter_count"
     budget = getattr(reference, held)
-    make, step = _maker(task, arm, [0]), 4 if arm == "grouped" else 1
-    count = lambda widths: getattr(make(widths), held)
+    make = _maker(task, arm, [0])
+    return widths_near(lambda widths: getattr(make(widths), held), budget, task.layers, 4 if arm == "grouped" else 1)
+
+
+def widths_near(count: Callable[[Sequence[int]], int], budget: int, layers: int, step: int = 1) -> tuple[int, ...]:
+    """Hidden widths, multiples of `step`, whose `count` is nearest to a budget, then nearest to each other."""
     square = step
-    while count([square] * task.layers) < budget:
+    while count([square] * layers) < budget:
         square += step
     candidates: Iterable[tuple[int, ...]] = (
-        (*[first] * (task.layers - 1), last)
+        (*[first] * (layers - 1), last)
         for first in range(max(step, square - 4 * step), square + 3 * step, step)
         for last in range(max(step, square - 4 * step), square + 3 * step, step)
     )

@@ -66,7 +66,7 @@ def train_arm(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Stack]:
         "nmse": judge(stack, *test, metric="nmse").tolist() if task.metric != "nmse" else errors.tolist(),
         "curve": curve,
         **describe(stack),
-        **measure_step(task, settings["arm"], *(x[:1] for x in train), rate=settings["learning_rate"]),
+        **measure_step(build(task, settings["arm"], [0]), *(x[:1] for x in train), rate=settings["learning_rate"]),
     }
     if task.out_of_range:
         found["beyond"] = judge(stack, *stacked_data(task, settings["seeds"], "beyond")).tolist()
@@ -176,10 +176,9 @@ def tangent_rank(stack: Stack, tolerance: float = 1e-6) -> int:
     return int((values > tolerance**2 * values[-1]).sum())
 
 
-def measure_step(task: Task, arm: str, x: Tensor, y: Tensor, *, rate: float, repeats: int = 15) -> dict[str, float]:
+def measure_step(stack: Stack, x: Tensor, y: Tensor, *, rate: float, repeats: int = 15) -> dict[str, float]:
     """Cost of one model (one table, one seed) at the task's batch: CPU seconds of a training step, and the bytes that its forward
     pass keeps for the backward pass (parameters and data not counted)."""
-    stack = build(task, arm, [0])
     kept = kept_bytes(lambda: loss_of(stack, x, y), (*stack.parameters.values(), x, y))
     seconds = cpu_seconds(lambda: fit(stack, x, y, steps=repeats, rate=rate)) / repeats
     return {"step_seconds": seconds, "activation_bytes": kept, "batch": x.shape[-1]}
