@@ -103,6 +103,16 @@ def test_arms_are_compared_over_their_seeds_as_a_study_compares_them(root, tmp_p
     assert "A  mean" in out and "t over speakers and seeds" in out and "(trainings 1 and 1)" in out
 
 
+def test_long_forms_are_scored_and_compared_length_by_length(root, tmp_path, capsys):
+    models = [root / "run" / place for place in ("plain/seed0", "pair/seed0")]
+    decode(*models, root / "set.tsv", "--out", tmp_path, "--long-form", "2", "1")
+    assert [e["set"] for e in json.loads((tmp_path / "comparisons.json").read_text())] == ["set-1s", "set-2s"]
+    out = capsys.readouterr().out
+    assert out.index("set-1s: ") < out.index("set-2s: ") and out.count("real time  peak MB") == 2
+    words = [read_score(tmp_path / f"plain/seed0/score/set-{s}s.tsv").words.reference for s in (1, 2)]
+    assert 0 < words[1] <= words[0] <= sum(len(text.split()) for text in TEXTS.values())
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
