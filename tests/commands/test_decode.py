@@ -113,6 +113,28 @@ def test_long_forms_are_scored_and_compared_length_by_length(root, tmp_path, cap
     assert 0 < words[1] <= words[0] <= sum(len(text.split()) for text in TEXTS.values())
 
 
+def test_beam_search_is_a_second_set_of_hypotheses_beside_the_greedy_ones(root, tmp_path):
+    """A language model that knows one word keeps others from being said."""
+    (tmp_path / "lm.arpa").write_text("\\1-grams:\n-99 <s>\n-1 </s>\n-0.1 SIX\n-60 <unk>\n\\end\\\n")
+    decode(
+        root / "run/pair/seed0",
+        root / "set.tsv",
+        "--out",
+        tmp_path / "lm",
+        "--lm",
+        tmp_path / "lm.arpa",
+        "--lm-weight",
+        9,
+    )
+    decode(root / "run/pair/seed0", root / "set.tsv", "--out", tmp_path / "greedy")
+    text = "seed0/hyp/set/text"
+    assert (tmp_path / "lm/pair" / text).read_bytes() == (tmp_path / "greedy/pair" / text).read_bytes()
+    strange = lambda arm: (tmp_path / "lm" / arm / text).read_text().replace("SIX", "").split()
+    assert len(strange("pair+lm")) < len(strange("pair"))
+    (entry,) = json.loads((tmp_path / "lm/comparisons.json").read_text())
+    assert (entry["a"], entry["b"], entry["planned"]) == ("pair+lm", "pair", False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -7,13 +7,13 @@ import contextlib
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from geomix.commands.arguments import positive
+from geomix.commands.arguments import positive, whole
 from geomix.commands.compare import Side, add_bootstrap, describe
 from geomix.errors import UserError
 from geomix.files import write_json
@@ -59,6 +59,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="join each speaker's utterances to recordings of so many seconds (15 30 60 120, say), decode each whole, and tell "
         "real-time factor and peak memory beside the rates",
     )
+    parser.add_argument(
+        "--lm",
+        type=Path,
+        metavar="ARPA",
+        help="also decode by beam search with this n-gram model of words, as arm NAME+lm",
+    )
+    parser.add_argument(
+        "--lm-weight", type=float, default=0.5, metavar="W", help="of ln P(words); default: %(default)s"
+    )
+    parser.add_argument("--word-score", type=float, default=1.0, metavar="W", help="of each word; default: %(default)s")
+    parser.add_argument("--beam", type=whole(), default=16, metavar="N", help="prefixes kept; default: %(default)s")
     add_bootstrap(parser)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
 
@@ -81,7 +92,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Decode, score and compare; nothing of the models' runs is changed."""
     from geomix.speech.evaluation_set import Reference, open_set
 
-    models = named_models(arguments.models)
+    models, search = named_models(arguments.models), _search(arguments)
     if arguments.utt2spk and not arguments.reference:
         raise UserError(f"--utt2spk {arguments.utt2spk}: has no --reference beside it: give the texts, too")
     reference = Reference(arguments.reference, arguments.utt2spk) if arguments.reference else None
@@ -97,6 +108,10 @@ def run(arguments: argparse.Namespace) -> None:
         entries = []
         for each in _sets(found, Path(work), arguments):
             scores = {model: _decode(model, each, out, arguments) for model in models}
+            if search:  # a second set of hypotheses, under another name
+                scores |= {
+                    m: _decode(m, each, out, arguments, search) for m in (replace(m, arm=f"{m.arm}+lm") for m in models)
+                }
             entries += _comparisons(scores, each.name, arguments)
         if arguments.out:
             write_json(out / "comparisons.json", entries)
@@ -148,7 +163,22 @@ def named_models(texts: Sequence[str]) -> list[Model]:
     return models
 
 
-def _decode(model: Model, found: EvaluationSet, out: Path, arguments: argparse.Namespace) -> Score:
+def _search(arguments: argparse.Namespace) -> Callable[..., dict[str, str]] | None:
+    """The search with the language model of --lm, as `greedy_decode` is called; None without one."""
+    from geomix.speech.beam import Beam, BeamSearch
+    from geomix.speech.ngram import NGram
+
+    if not arguments.lm:
+        return None
+    lm, beam = NGram.read(arguments.lm), Beam(arguments.lm_weight, arguments.word_score, arguments.beam)
+    return lambda model, store, tokenizer, ids, **options: BeamSearch(tokenizer, lm, beam).decode(
+        model, store, ids, **options
+    )
+
+
+def _decode(
+    model: Model, found: EvaluationSet, out: Path, arguments: argparse.Namespace, search: Callable | None = None
+) -> Score:
     """Write hypotheses and scores as the study's rules decode and score do, print the rates and return the score."""
     from geomix.speech.decoding import decode_set
     from geomix.speech.scoring import read_text, score_texts, write_score
@@ -159,7 +189,9 @@ def _decode(model: Model, found: EvaluationSet, out: Path, arguments: argparse.N
     # long recordings one at a time: what is measured is a recording's memory, not a batch's
     batch = 1.0 if arguments.long_form else arguments.batch_seconds
     begun = time.perf_counter()
-    decode_set(model.folder, found.manifest, found.features, text, batch_seconds=batch, device=arguments.device)
+    decode_set(
+        model.folder, found.manifest, found.features, text, batch_seconds=batch, device=arguments.device, search=search
+    )
     wall = time.perf_counter() - begun
     utterances = found.utterances
     normaliser = arguments.normaliser
