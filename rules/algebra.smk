@@ -162,3 +162,4 @@ rule algebra:
         [study_files(study) for study in ALG_STUDIES.values()],
         [f"{ALG_RUN}/{phase}.md" for phase in ALG_STUDIES],
         rules.algebra_interpretability_report.output,
+        f"{ALG_RUN}/page",

@@ -24,7 +24,7 @@ GRANITE, RERUNS, CONSTANTS = (
     "tests/workflow/test_reruns.py",
     "tests/mixers/test_constants.py",
 )
-MULTIVECTOR, NORMALISERS = "tests/models/test_multivector.py", "tests/speech/test_normalisers.py"
+MULTIVECTOR, NORMALISERS = "tests/models/layers/test_multivector.py", "tests/speech/test_normalisers.py"
 ENVIRONMENT, CLOCK = "tests/workflow/test_environment.py", "tests/test_clock.py"
 
 # number -> what is right, and the tests of it by file
@@ -33,7 +33,7 @@ KINDS = {
     2: ("a fingerprint is of the data that are read", {AUDIO: "test_the_digest_is_of_the_samples_as_they_are_read test_the_last_bit_of_24_changes_the_digest", CORPORA: "test_replaced_float_audio_changes_the_hash", FEATURES: "test_audio_that_changed_since_preparation_is_named"}),
     3: ("what is no number is refused by place and never silence", {AUDIO: "test_a_sample_that_is_not_finite_is_named_with_its_place", FEATURES: "test_features_that_are_not_finite_are_refused", DECODING: "test_logits_that_are_no_numbers_never_count_as_blank", GRANITE: "test_samples_that_are_no_numbers_are_refused_and_never_an_empty_text test_nan_logits_are_refused_and_never_a_blank_or_an_end"}),
     4: ("what no model can take is told by id, at the start", {DECODING: "test_an_utterance_without_an_output_frame_has_an_empty_hypothesis_and_a_warning", CORPORA: "test_recordings_without_a_feature_frame_are_dropped_or_refused_by_id", TRAINING: "test_a_dev_utterance_without_an_output_frame_is_no_end test_utterances_that_ctc_cannot_align_are_dropped_by_id", TRANSCRIBE: "test_too_short_audio_is_a_sentence"}),
-    5: ("any length is cut within any bound", {TRANSCRIBE: "test_any_length_is_cut_into_pieces_within_the_bound test_a_bound_that_is_no_number_above_0_is_refused_by_name test_a_bound_below_a_second_is_a_sentence", GRANITE: "test_a_window_that_makes_no_sense_is_refused"}),
+    5: ("any length is cut within any bound", {"tests/speech/test_transcription.py": "test_windows_hold_the_features_of_the_whole_recording test_empty_and_short_recordings_are_sentences", TRANSCRIBE: "test_a_bound_below_a_second_or_that_is_no_number_is_refused_by_name", GRANITE: "test_a_window_that_makes_no_sense_is_refused"}),
     6: ("a byte-order mark is skipped by every reader", {CORPORA: "test_a_byte_order_mark_is_skipped_in_every_form_of_corpus", "tests/speech/test_manifest.py": "test_a_byte_order_mark_is_skipped_and_line_ends_are_one test_a_prepared_manifest_with_a_mark_is_read", TOKENIZER: "test_a_listing_with_a_byte_order_mark_is_read_and_a_damaged_model_named"}),
     7: ("reserved symbols are refused by name", {TOKENIZER: "test_a_text_with_a_reserved_symbol_is_refused_by_name test_a_size_that_nobody_gave_is_not_blamed test_a_word_too_long_for_sentencepiece_is_named test_a_decoded_unknown_is_no_word_of_a_prepared_reference", CORPORA: "test_a_reserved_symbol_in_a_transcript_is_refused_by_id"}),
     8: ("printing and writing end quietly or in a sentence", {CLI: "test_a_reader_that_has_gone_is_silent test_a_letter_that_the_terminal_lacks_is_escaped test_a_place_that_cannot_be_written_is_a_sentence test_a_full_disk_behind_the_output_is_a_sentence test_an_interruption_is_a_line"}),
