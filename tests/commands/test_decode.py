@@ -103,6 +103,38 @@ def test_arms_are_compared_over_their_seeds_as_a_study_compares_them(root, tmp_p
     assert "A  mean" in out and "t over speakers and seeds" in out and "(trainings 1 and 1)" in out
 
 
+def test_long_forms_are_scored_and_compared_length_by_length(root, tmp_path, capsys):
+    models = [root / "run" / place for place in ("plain/seed0", "pair/seed0")]
+    decode(*models, root / "set.tsv", "--out", tmp_path, "--long-form", "2", "1")
+    assert [e["set"] for e in json.loads((tmp_path / "comparisons.json").read_text())] == ["set-1s", "set-2s"]
+    out = capsys.readouterr().out
+    assert out.index("set-1s: ") < out.index("set-2s: ") and out.count("real time  peak MB") == 2
+    words = [read_score(tmp_path / f"plain/seed0/score/set-{s}s.tsv").words.reference for s in (1, 2)]
+    assert 0 < words[1] <= words[0] <= sum(len(text.split()) for text in TEXTS.values())
+
+
+def test_beam_search_is_a_second_set_of_hypotheses_beside_the_greedy_ones(root, tmp_path):
+    """A language model that knows one word keeps others from being said."""
+    (tmp_path / "lm.arpa").write_text("\\1-grams:\n-99 <s>\n-1 </s>\n-0.1 SIX\n-60 <unk>\n\\end\\\n")
+    decode(
+        root / "run/pair/seed0",
+        root / "set.tsv",
+        "--out",
+        tmp_path / "lm",
+        "--lm",
+        tmp_path / "lm.arpa",
+        "--lm-weight",
+        9,
+    )
+    decode(root / "run/pair/seed0", root / "set.tsv", "--out", tmp_path / "greedy")
+    text = "seed0/hyp/set/text"
+    assert (tmp_path / "lm/pair" / text).read_bytes() == (tmp_path / "greedy/pair" / text).read_bytes()
+    strange = lambda arm: (tmp_path / "lm" / arm / text).read_text().replace("SIX", "").split()
+    assert len(strange("pair+lm")) < len(strange("pair"))
+    (entry,) = json.loads((tmp_path / "lm/comparisons.json").read_text())
+    assert (entry["a"], entry["b"], entry["planned"]) == ("pair+lm", "pair", False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -6,17 +6,22 @@ import argparse
 import contextlib
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from geomix.commands.arguments import positive
+from geomix.commands.arguments import positive, whole
 from geomix.commands.compare import Side, add_bootstrap, describe
 from geomix.errors import UserError
 from geomix.files import write_json
 from geomix.speech.normalisers import NORMALISERS
 from geomix.speech.scoring import Score
+
+if TYPE_CHECKING:
+    from geomix.speech.evaluation_set import EvaluationSet
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +51,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch-seconds", type=positive, default=240.0, metavar="S", help="audio of a batch (default: %(default)s)"
     )
+    parser.add_argument(
+        "--long-form",
+        type=positive,
+        nargs="+",
+        metavar="S",
+        help="join each speaker's utterances to recordings of so many seconds (15 30 60 120, say), decode each whole, and tell "
+        "real-time factor and peak memory beside the rates",
+    )
+    parser.add_argument(
+        "--lm",
+        type=Path,
+        metavar="ARPA",
+        help="also decode by beam search with this n-gram model of words, as arm NAME+lm",
+    )
+    parser.add_argument(
+        "--lm-weight", type=float, default=0.5, metavar="W", help="of ln P(words); default: %(default)s"
+    )
+    parser.add_argument("--word-score", type=float, default=1.0, metavar="W", help="of each word; default: %(default)s")
+    parser.add_argument("--beam", type=whole(), default=16, metavar="N", help="prefixes kept; default: %(default)s")
     add_bootstrap(parser)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
 
@@ -68,7 +92,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Decode, score and compare; nothing of the models' runs is changed."""
     from geomix.speech.evaluation_set import Reference, open_set
 
-    models = named_models(arguments.models)
+    models, search = named_models(arguments.models), _search(arguments)
     if arguments.utt2spk and not arguments.reference:
         raise UserError(f"--utt2spk {arguments.utt2spk}: has no --reference beside it: give the texts, too")
     reference = Reference(arguments.reference, arguments.utt2spk) if arguments.reference else None
@@ -81,18 +105,30 @@ def run(arguments: argparse.Namespace) -> None:
             normaliser=arguments.normaliser,
             allow_pipes=arguments.allow_pipes,
         )
-        scores = {model: _decode(model, found, out, arguments) for model in models}
-        rows = [f"{'arm':<16} {'seed':>4} {'WER %':>8} {'CER %':>8} {'errors':>8} {'words':>8}"]
-        for model, score in scores.items():
-            words, letters = score.words, score.characters
-            rows.append(
-                f"{model.arm:<16} {model.seed:>4} {words.rate:>8.2f} {letters.rate:>8.2f} {words.errors:>8,} "
-                f"{words.reference:>8,}"
-            )
-        print("\n".join(rows))
-        entries = list(_comparisons(scores, found.name, arguments))
+        entries = []
+        for each in _sets(found, Path(work), arguments):
+            scores = {model: _decode(model, each, out, arguments) for model in models}
+            if search:  # a second set of hypotheses, under another name
+                scores |= {
+                    m: _decode(m, each, out, arguments, search) for m in (replace(m, arm=f"{m.arm}+lm") for m in models)
+                }
+            entries += _comparisons(scores, each.name, arguments)
         if arguments.out:
             write_json(out / "comparisons.json", entries)
+
+
+def _sets(found: EvaluationSet, work: Path, arguments: argparse.Namespace) -> Iterator[EvaluationSet]:
+    """The set itself, or what it is joined to, the shortest recordings first; the head of each one's table is printed."""
+    from geomix.speech.long_form import joined_set
+
+    lengths = sorted(set(arguments.long_form or ()))
+    for each in (joined_set(found, seconds, work) for seconds in lengths) if lengths else [found]:
+        seconds = [u.seconds for u in each.utterances]
+        print(f"{each.name}: {len(seconds):,} utterances, {sum(seconds):,.0f} s, the longest {max(seconds):.1f} s")
+        cost = f" {'real time':>10} {'peak MB':>8}" if lengths else ""
+        print(f"{'arm':<16} {'seed':>4} {'WER %':>8} {'CER %':>8} {'errors':>8} {'words':>8}{cost}")
+        yield each
+        print()
 
 
 @contextlib.contextmanager
@@ -127,21 +163,36 @@ def named_models(texts: Sequence[str]) -> list[Model]:
     return models
 
 
-def _decode(model: Model, found, out: Path, arguments: argparse.Namespace) -> Score:
-    """Write hypotheses and scores as the study's rules decode and score do, and return the score."""
+def _search(arguments: argparse.Namespace) -> Callable[..., dict[str, str]] | None:
+    """The search with the language model of --lm, as `greedy_decode` is called; None without one."""
+    from geomix.speech.beam import Beam, BeamSearch
+    from geomix.speech.ngram import NGram
+
+    if not arguments.lm:
+        return None
+    lm, beam = NGram.read(arguments.lm), Beam(arguments.lm_weight, arguments.word_score, arguments.beam)
+    return lambda model, store, tokenizer, ids, **options: BeamSearch(tokenizer, lm, beam).decode(
+        model, store, ids, **options
+    )
+
+
+def _decode(
+    model: Model, found: EvaluationSet, out: Path, arguments: argparse.Namespace, search: Callable | None = None
+) -> Score:
+    """Write hypotheses and scores as the study's rules decode and score do, print the rates and return the score."""
     from geomix.speech.decoding import decode_set
     from geomix.speech.scoring import read_text, score_texts, write_score
+    from geomix.training import devices
 
     folder = out / model.place
     text = folder / "hyp" / found.name / "text"
+    # long recordings one at a time: what is measured is a recording's memory, not a batch's
+    batch = 1.0 if arguments.long_form else arguments.batch_seconds
+    begun = time.perf_counter()
     decode_set(
-        model.folder,
-        found.manifest,
-        found.features,
-        text,
-        batch_seconds=arguments.batch_seconds,
-        device=arguments.device,
+        model.folder, found.manifest, found.features, text, batch_seconds=batch, device=arguments.device, search=search
     )
+    wall = time.perf_counter() - begun
     utterances = found.utterances
     normaliser = arguments.normaliser
     score = score_texts(
@@ -158,6 +209,12 @@ def _decode(model: Model, found, out: Path, arguments: argparse.Namespace) -> Sc
         score, place.with_name(f"{place.name}.json"), place.with_name(f"{place.name}.tsv"),
         normaliser=None if normaliser == "none" else normaliser,
     )  # fmt: skip
+    words, letters, cost = score.words, score.characters, ""
+    if arguments.long_form:
+        peak = devices.peak_memory(devices.choose_device(arguments.device))
+        cost = f" {wall / sum(u.seconds for u in utterances):>10.4f} {peak / 1e6:>8,.0f}"
+    rates = f"{words.rate:>8.2f} {letters.rate:>8.2f} {words.errors:>8,} {words.reference:>8,}"
+    print(f"{model.arm:<16} {model.seed:>4} {rates}{cost}", flush=True)
     return score
 
 

@@ -6,7 +6,7 @@ import functools
 import itertools
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,8 +176,12 @@ def decode_set(
     batch_seconds: float = 240.0,
     threads: int = 1,
     device: str = "auto",
+    search: Callable[..., dict[str, str]] | None = None,
 ) -> None:
-    """Decode a manifest with the model folder `model` into the Kaldi text `out`: complete and sorted, or not there."""
+    """Decode a manifest with the model folder `model` into the Kaldi text `out`: complete and sorted, or not there.
+
+    search : another search than `greedy_decode`, called as that is
+    """
     import torch
 
     from geomix.speech.features import open_features
@@ -193,4 +197,6 @@ def decode_set(
             f"{features[0]}: no features of {len(missing)} utterances of {manifest} (first: {missing[0]}): compute them again"
         )
     network, tokenizer = load_recogniser(model, place)
-    write_hypotheses(out, greedy_decode(network, store, tokenizer, ids, batch_seconds=batch_seconds, device=place))
+    write_hypotheses(
+        out, (search or greedy_decode)(network, store, tokenizer, ids, batch_seconds=batch_seconds, device=place)
+    )

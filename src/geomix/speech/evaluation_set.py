@@ -73,7 +73,7 @@ def open_set(
     if path.suffix == ".tsv" and path.is_file() and _is_prepared(path):
         if path.parent.name == "manifest" and (path.parent.parent / "features").is_dir():
             return prepared_set(path.parent.parent)
-        return _with_features(path.stem, path, read_manifest(path), work)
+        return with_features(path.stem, path, read_manifest(path), work)
     kind, place, source = _form_of(path, work, reference)
     corpus = Corpus(
         name=path.stem,
@@ -89,7 +89,7 @@ def open_set(
     # neither the counts published for a corpus of this name nor a study's bounds are this set's
     prepare_split({**corpus.model_dump(), "name": "new"}, _SPLIT, work)
     manifest = work / "manifest" / f"{_SPLIT}.tsv"
-    return _with_features(path.stem, manifest, read_manifest(manifest), work)
+    return with_features(path.stem, manifest, read_manifest(manifest), work)
 
 
 def _is_prepared(path: Path) -> bool:
@@ -139,7 +139,8 @@ def _write_table(folder: Path, work: Path, reference: Reference) -> str:
     return "reference"
 
 
-def _with_features(name: str, manifest: Path, utterances: list[Utterance], work: Path) -> EvaluationSet:
+def with_features(name: str, manifest: Path, utterances: list[Utterance], work: Path) -> EvaluationSet:
+    """A set with the features of its utterances, computed into `work`."""
     prefix = work / "features" / name
     write_features(utterances, prefix)
     return EvaluationSet(name, manifest, [Path(f"{prefix}.f32")])
