@@ -483,7 +483,9 @@ def test_even_factors_are_whole_ones_with_zeros():
     with torch.no_grad():
         for side in ("left", "right"):
             for grade in CL3.grades:
-                getattr(whole, side).of(grade).copy_(getattr(even, side).of(grade) if grade in (0, 2) else torch.zeros(()))
+                getattr(whole, side).of(grade).copy_(
+                    getattr(even, side).of(grade) if grade in (0, 2) else torch.zeros(())
+                )
         for grade in CL3.grades:
             whole.mixing.of(grade).copy_(even.mixing.of(grade))
     x = torch.randn(4, 2, 8, dtype=torch.float64)
