@@ -8,7 +8,7 @@ export PYTHONUNBUFFERED := 1
 # a thread a test process: two tests side by side use two cores better than one test on both
 SIDE_BY_SIDE := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(( $(CORES) < 4 ? $(CORES) : 4 )) --dist loadfile
 
-.PHONY: help env espnet espnet-test demo test lint debian-packages slurm-test faults gpu-test granite-mutations fuzz clean-demo
+.PHONY: help env espnet espnet-test demo test lint debian-packages slurm-test faults gpu-test granite-mutations fuzz trainings clean-demo
 
 help: ## what can be made here
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
@@ -58,7 +58,7 @@ demo: .venv/.run-stamp ## train, decode, score and compare four arms on a built-
 # Debian packages that only tests use; without root those tests skip and say why
 debian-packages:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  missing=""; for p in sctk slurm-wlm munge; do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
+	  missing=""; for p in sctk slurm-wlm munge chromium chromium-driver; do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
 	  if [ -n "$$missing" ]; then echo "== installing Debian packages for tests:$$missing"; \
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi; \
 	fi
@@ -95,6 +95,13 @@ granite-mutations: .venv/.test-stamp ## each fault that a Granite implementation
 
 fuzz: .venv/.test-stamp ## ten minutes of random recordings, corpora, configurations, hypotheses and states: success or one sentence?
 	$(BIN)/python -m tests.fuzz --minutes 10
+
+# -: one that fails does not stop the others
+trainings: .venv/.run-stamp ## the project's own long trainings, one thread, one after another; it goes on where it stopped (days)
+	-$(BIN)/snakemake --configfile config/an4.yaml --cores 1 --keep-going
+	-$(BIN)/snakemake --configfile config/demo.yaml config/anatomy.yaml --cores 1 --keep-going
+	-$(BIN)/snakemake language --configfile config/wikitext2.yaml --cores 1 --keep-going
+	-$(BIN)/snakemake algebra --configfile config/demo.yaml config/algebra.yaml --cores 1 --keep-going
 
 clean-demo: ## forget the demo run and its corpus
 	-$(BIN)/geomix forget demo

@@ -77,6 +77,7 @@ onstart:
 include: "rules/studies.smk"
 include: "rules/speed.smk"
 include: "rules/algebra.smk"
+include: "rules/page.smk"
 
 
 localrules:
@@ -94,6 +95,7 @@ rule speech:
     default_target: True
     input:
         study_files(SPEECH),
+        f"{RUN}/page",
 
 
 rule tables:
@@ -104,6 +106,7 @@ rule tables:
 rule tables_partial:
     input:
         f"{RUN}/partial/tables.md",
+        f"{RUN}/partial/page",
 
 
 # up to the hypotheses: `--until decode` stops at the gate, which it does not know how to pass
@@ -135,6 +138,7 @@ if LANGUAGE:
     rule language:
         input:
             study_files(LANGUAGE),
+            f"{LANGUAGE.folder}/page",
 
 else:
 

@@ -302,3 +302,4 @@ rule algebra:
         rules.algebra_interpretability_report.output,
         f"{ALG_RUN}/layers.md" if algebra_weights("components", ["scalar"]) else [],
         rules.algebra_inside_page.output,
+        f"{ALG_RUN}/page",

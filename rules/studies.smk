@@ -53,6 +53,18 @@ def pages(study, folder=None):
     return dict(csv=f"{folder}/tables.csv", markdown=f"{folder}/tables.md", figures=figures)
 
 
+def in_report(files, study):
+    """Tables and figures as outputs that `snakemake --report` takes along."""
+    captions = {"csv": "table", "markdown": "page", "figures": "figures"}
+    mark = lambda path, name: report(
+        path, caption=f"captions/{captions[name]}.rst", category=study.name, labels={"what": os.path.basename(path)}
+    )
+    return {
+        name: mark(found, name) if isinstance(found, str) else [mark(path, name) for path in found]
+        for name, found in files.items()
+    }
+
+
 def study_files(study):
     """All that a study is asked for; a model is made only for what needs it."""
     files = [*pages(study).values(), *reported(study).values(), *compared(study).values()]
@@ -179,7 +191,7 @@ for study in STUDIES.values():
         input:
             **reported(study),
         output:
-            **pages(study),
+            **in_report(pages(study), study),
         log:
             f"{study.logs}/report.log",
         retries: 0

@@ -24,7 +24,7 @@ GRANITE, RERUNS, CONSTANTS = (
     "tests/workflow/test_reruns.py",
     "tests/mixers/test_constants.py",
 )
-MULTIVECTOR, NORMALISERS = "tests/models/test_multivector.py", "tests/speech/test_normalisers.py"
+MULTIVECTOR, NORMALISERS = "tests/models/layers/test_multivector.py", "tests/speech/test_normalisers.py"
 ENVIRONMENT, CLOCK = "tests/workflow/test_environment.py", "tests/test_clock.py"
 
 # number -> what is right, and the tests of it by file

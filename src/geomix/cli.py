@@ -20,6 +20,7 @@ COMMANDS = {
     "compare": "difference in WER between two hypothesis files, with its interval over speakers",
     "ablate": "change in WER when a part of a trained model is taken out: mixers, offsets, sides, outer taps",
     "tables": "rebuild the tables and figures of a results folder from its scores and records",
+    "page": "make the results page of a run: see, hear and compare what each arm does, in a browser",
     "publish": "check a finished run and copy it, less its weights, to results/published",
     "claims": "what has been claimed and how it is known: measured, derived or not run",
     "transcribe": "decode audio files with a trained model",

@@ -13,7 +13,7 @@ from tests.golden.store import FOLDER, WRITE
 FILE = FOLDER / "settings_hashes.json"
 
 CONFIGURATIONS = (
-    (), ("smoke",), ("demo",), ("an4",), ("an4_quick",), ("demo", "espnet"), ("an4", "espnet"), ("fixture",), ("strong",), ("wikitext2",),
+    (), ("smoke",), ("demo",), ("an4",), ("an4_quick",), ("demo", "espnet"), ("an4", "espnet"), ("an4", "an4_espnet"), ("fixture",), ("strong",), ("wikitext2",),
     ("demo", "signed"), ("demo", "anatomy"), ("demo", "granite_encoder"), ("demo", "algebra"), ("granite",),
 )  # fmt: skip
 """Overlays over config.yaml, as README names them."""

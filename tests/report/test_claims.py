@@ -28,8 +28,8 @@ def test_claims_follow_the_records(tmp_path):
     text = claims_table(
         [*claims_of_study(tmp_path / "absent", "full study"), Claim("bootstrap", "measured", "0.02 s", "`bench`")]
     )
-    assert text.splitlines()[-1] == "| bootstrap | measured | 0.02 s | `bench` |"
-    assert f"| full study | not run | - | `{tmp_path / 'absent'}` |" in text
+    assert text.splitlines()[-1] == "| bootstrap | measured | 0.02 s | - | `bench` |"
+    assert f"| full study | not run | - | - | `{tmp_path / 'absent'}` |" in text
 
 
 def test_language_claims_are_the_planned_contrasts_on_the_test_text(tmp_path):

@@ -139,7 +139,7 @@ def test_all_arms_have_the_size_of_attention(hours, machine):
     config = resolve(merge(BASE, yaml.safe_load(written(first, "geomix init"))))
     run = {**config, "arms": {name: config["arms"][name] for name in ARMS}}
     check_matched(run, 300)  # raises beyond 5 %
-    assert config["gate"] is None and config["hypothesis"] is None and not config["references"]
+    assert config["gate"] is None and config["hypothesis"] == [] and not config["references"]
     assert config["comparison"]["planned"] == [] and config["study"]["tracks"] == ["own"]
 
 

@@ -153,8 +153,8 @@ def test_no_normaliser_unless_named(monkeypatch):
     assert score_texts({"u": "IT'S"}, {"u": "it's"}).words.errors == 1
     monkeypatch.setitem(NORMALISERS, "upper", lambda: str.upper)
     assert score_texts({"u": "IT'S"}, {"u": "it's"}, normaliser="upper").words.errors == 0
-    with pytest.raises(UserError, match="'lower'"):
-        score_texts({"u": "A"}, {"u": "A"}, normaliser="lower")
+    with pytest.raises(UserError, match="'title'"):
+        score_texts({"u": "A"}, {"u": "A"}, normaliser="title")
 
 
 def test_kaldi_files(tmp_path):

@@ -33,7 +33,7 @@ if __name__ == "__main__":
         if not parity["anchor"] and parity["mode"] != "record":
             raise SystemExit("geomix: missed")
     for output in map(Path, snakemake.output):
-        if rule == "espnet_audio" or (rule in ("generate_corpus", "prepare_split") and not output.suffix):
+        if rule in ("espnet_audio", "page") or (rule in ("generate_corpus", "prepare_split") and not output.suffix):
             output.mkdir(parents=True, exist_ok=True)
         else:
             output.parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ def test_the_full_study_lists_every_job(project):
     assert jobs["features"] == 3 + 1 + 4  # train at three speeds, dev, four evaluation sets
     once = (
         "check_corpus", "tokenizer", "normalisation", "measure_anchor", "measure_parity", "parity_gate", "compare", "report",
-        "agreement",
+        "agreement", "page",
     )  # fmt: skip
     for rule in once:
         assert jobs[rule] == 1, rule

@@ -27,7 +27,7 @@ FILES = ("--configfile", "config/smoke.yaml", "stub.yaml")
 TRACKS, ARMS, SETS = ("own", "espnet"), ("attention", "grassmann", "no_mixer"), ("other", "test")
 GATED = ["grassmann"]
 # what follows a change anywhere, without a training's name
-PAGES = {"compare", "report", "speech"}
+PAGES = {"compare", "report", "page", "speech"}
 GATE = {"measure_anchor", "measure_parity", "parity_gate"}
 
 
@@ -137,14 +137,15 @@ DELETED = {
     "own/no_mixer/seed0/score/other.tsv": PAGES | {"score own/no_mixer/0/other"},
     "espnet/no_mixer/seed0/prefix_search/score/test.json": {
         "report",
+        "page",
         "speech",
         "score_prefix_search espnet/no_mixer/0/test",
     },
-    "tables.md": {"report", "speech"},
-    "figures/wer.png": {"report", "speech"},
+    "tables.md": {"report", "page", "speech"},
+    "figures/wer.png": {"report", "page", "speech"},
     "comparisons.json": PAGES,
     "study.json": PAGES | {"describe"},
-    "corpus.json": {"check_corpus", "report", "speech"},
+    "corpus.json": {"check_corpus", "report", "page", "speech"},
     "parity.json": AGAIN - {"measure_anchor"} | PAGES,
     "parity.passed": AGAIN - {"measure_anchor", "measure_parity"} | PAGES,
     # made only for what needs them: nobody trains for days because a quota clean-up took weights
@@ -181,7 +182,7 @@ def test_a_file_of_a_gated_arm_is_made_when_asked_for_by_name(study):
 CHANGED = {
     # text of the overlay -> jobs: neutral keys, then those of one stage after the other
     "training: {threads: 2, log_every: 3, save_minutes: 1, device: cpu, detect_after: 9}": set(),
-    "corpus: {expected: {train: {utterances: 48}}}": {"check_corpus", "report", "speech"},
+    "corpus: {expected: {train: {utterances: 48}}}": {"check_corpus", "report", "page", "speech"},
     "corpus: {speed_factors: [1.0]}": PAGES | GATE | chains() | {"describe", "features train", "tokenizer", "normalisation", "espnet_stats", "check_corpus", "prepare_split train", *(f"espnet_data {split}" for split in ("train", "dev", "test", "other"))},
     "features: {dtype: float16}": {"describe", "normalisation", *(f"features {split}" for split in ("train", "dev", "test", "other"))} | PAGES | GATE | chains(),
     "tokenizer: {kind: char}": {"describe", "tokenizer", "espnet_stats", *(f"espnet_data {split}" for split in ("train", "dev", "test", "other"))} | PAGES | GATE | chains(),

@@ -27,6 +27,7 @@ from geomix.settings import ESPNET_VERSION
 from geomix.speech.augmentation import SpecAugment
 from geomix.speech.features import log_mel
 from geomix.training import devices
+from geomix.training.cpu import cpu_name
 from geomix.training.options import TrainingSettings
 from geomix.training.record import package_versions
 from geomix.training.seeding import generator
@@ -77,7 +78,7 @@ def measure_tracks(
         "difference": agreement.relative,
         "parameters": parameter_count(config),
         "flops_per_audio_second": flops,
-        "device": devices.cpu_name(),
+        "device": cpu_name(),
         "device_flops": rate,
         "threads": threads,
         "packages": package_versions(),

@@ -13,7 +13,7 @@ from geomix.benchmarks.options import Common, option
 from geomix.files import write_json
 from geomix.speech.scoring import align, score_texts
 from geomix.statistics import paired_bootstrap
-from geomix.training.devices import cpu_name
+from geomix.training.cpu import cpu_name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import itertools
+from collections.abc import Sequence
 
 from geomix.studies.plan import A100_FLOPS, Plan, hours_of, make_plan
+from geomix.studies.precision import Precision, expected_precision
 from geomix.training.pace import GPU_UTILISATION, this_machine
 
 
@@ -45,6 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
     flops = 1e12 * arguments.tflops if arguments.tflops else machine.flops if machine.gpu else A100_FLOPS
     plan = make_plan(config, device_flops=flops, utilisation=(low / 100, high / 100))
     print(describe(plan, flops / 1e12, low, high))
+    print("\n".join(["", *describe_precision(expected_precision(config))]))
     if machine and not machine.gpu and any(t.basis == "formula" for t in plan.trainings):
         here = make_plan(config, device_flops=machine.flops, utilisation=machine.utilisation)
         print(
@@ -96,6 +99,24 @@ def describe(plan: Plan, tflops: float, low: float, high: float) -> str:
     if plan.missing:
         lines.append(f"  {_gb(plan.missing)} are missing: free them, or change a key on the right")
     return "\n".join(lines)
+
+
+def describe_precision(found: Sequence[Precision]) -> list[str]:
+    """What the contrasts of arms will be able to show, as text."""
+    lines = [
+        "what a contrast of two arms will show with 80 % power, in points of WER: smallest difference / smallest margin"
+    ]
+    if not found:
+        return [*lines, "  not known before the test sets are prepared (their speakers are counted then)"]
+    shown = lambda pair: "nothing" if pair[0] != pair[0] else f"{pair[0]:.1f} / {pair[1]:.1f}"
+    for p in found:
+        seeds = f"{p.seeds} seed{'s' * (p.seeds > 1)}"
+        lines.append(
+            f"  {p.set}: {p.speakers} speakers, {seeds}: {shown(p.now)}; with {p.seeds + 2} seeds {shown(p.more_seeds)}; "
+            f"with {2 * p.speakers} speakers {shown(p.more_speakers)}"
+        )
+        lines.append(f"    variance components from {p.basis}")
+    return lines
 
 
 def _range(low: float, high: float) -> str:

@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 
 from geomix.errors import UserError
+from geomix.report.page import build_page
 from geomix.report.publish import publish_run
+from geomix.training.results import WER, Study, studies_in
 
 PUBLISHED = Path("results/published")
 
@@ -39,6 +41,9 @@ def run(arguments: argparse.Namespace) -> None:
     publication = publish_run(folder, out, allow_dirty=arguments.allow_dirty, replace=arguments.replace)
     for remark in publication.remarks:
         print(f"note: {remark}")
-    print(
-        f"published: {publication.out}, {publication.files} files; `geomix tables {publication.out}` rebuilds its pages"
-    )
+    for study in map(Study.read, studies_in(publication.out)):
+        # a run of before manifests were published has no references, so no page
+        if study.metric != WER or (study.folder / "manifests").is_dir():
+            build_page(study.folder, audio=False)
+    files = sum(path.is_file() for path in publication.out.rglob("*"))
+    print(f"published: {publication.out}, {files} files; `geomix tables {publication.out}` rebuilds its pages")

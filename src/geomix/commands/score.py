@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from geomix.commands.arguments import add_reference, check_result, write_result
+from geomix.speech.alignments import align_score, write_details
 from geomix.speech.normalisers import NORMALISERS
 from geomix.speech.scoring import Score, read_reference, read_text, score_texts
 
@@ -17,15 +18,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--utt2spk", type=Path, metavar="FILE", help="Kaldi utt2spk file; rates by speaker are added")
     parser.add_argument("--normaliser", default="none", choices=NORMALISERS, help="default: none")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the totals there as well")
+    parser.add_argument(
+        "--details",
+        type=Path,
+        metavar="FOLDER",
+        help="write word alignments, confusions and rates by word and by speaker there",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Score and print."""
     check_result(arguments.json, arguments.reference, arguments.hypotheses, arguments.utt2spk)
     reference, speakers = read_reference(arguments.reference, arguments.utt2spk)
+    hypotheses = read_text(arguments.hypotheses)
     score = score_texts(
         reference,
-        read_text(arguments.hypotheses),
+        hypotheses,
         speakers,
         set=arguments.reference.name,
         normaliser=arguments.normaliser,
@@ -35,6 +43,11 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         write_result(arguments.json, {**score.to_dict(), "normaliser": arguments.normaliser})
     print(describe(score))
+    if arguments.details:
+        name = arguments.hypotheses
+        aligned = align_score(score, reference, hypotheses, normaliser=arguments.normaliser, name=name)
+        paths = write_details(arguments.details, aligned)
+        print(f"\ndetails: {', '.join(map(str, paths))}")
 
 
 def describe(score: Score) -> str:

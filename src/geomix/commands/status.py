@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from geomix.commands.arguments import positive
+from geomix.commands.watch import watch
 from geomix.errors import UserError
 from geomix.files import is_collision, read_object
 from geomix.settings import settings_hash
@@ -28,18 +30,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="F",
         help="overlays on config.yaml: the runs that are planned, started or not",
     )
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        type=positive,
+        const=5.0,
+        metavar="SECONDS",
+        help="draw it anew every 5 (or so many) seconds: epoch, dev error, loss, speed, time left, and why what waits or failed does",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Print a line a run and the number in each state; what lies in the store; prepared data older than their sources."""
     planned: dict[tuple[str, str, int], str] = {}
-    results = arguments.results
+    results, config = arguments.results, None
     if arguments.configfile is not None or results is None:
         from geomix.settings import load, stages, trainings_of
 
         config = load(*(arguments.configfile or []))
         planned = {(t, a, s): stages.training(config, a, s, t) for t, a, s in trainings_of(config["study"])}
         results = results or Path("results") / config["run"]
+    if arguments.watch:
+        watch(results, lambda: study_status(results, planned), config, arguments.watch)
+        return
     rows = study_status(results, planned)
     if not rows:
         raise UserError(

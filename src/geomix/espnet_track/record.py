@@ -12,6 +12,7 @@ from geomix.mixers.own.source import kept
 from geomix.speech.manifest import SAMPLE_RATE
 from geomix.speech.prepared import read_counts, read_dropped
 from geomix.training.averaging import Selection
+from geomix.training.cpu import cpu_name
 from geomix.training.progress import LOG, read_log
 from geomix.training.record import (
     About,
@@ -73,12 +74,11 @@ def record_of(about: About, trained: Trained, state: Path, origin: Origin) -> Ru
 
 def origin_of(summary: Mapping[str, Any], threads: int) -> Origin:
     """The job that has just trained."""
-    from geomix.training import devices
 
     return Origin(
         **code_version(),
         device=summary["device"],
-        cpu=devices.cpu_name(),
+        cpu=cpu_name(),
         threads=threads,
         packages=summary["packages"],
         device_flops=summary["device_flops"],

@@ -23,6 +23,16 @@ class Claim:
     status: str
     figure: str
     where: str
+    said: str = "-"
+
+
+# [Tested2026], e01, raw WikiText-2, three seeds (one offset: one seed); its speech study, e02, was proposed and not run
+SAID = {
+    ("grassmann", "transformer"): "1.331 [1.301, 1.362]: 330.0 against 247.9",
+    ("grassmann", "symmetric"): "1.009 [0.994, 1.025]: 330.0 against 327.0, a tie",
+    ("one_offset", "grassmann"): "312.6 against 330.0, one seed",
+}
+SAID_OF_BASELINE = "validation perplexity 247.9 (247.1, 250.5, 246.2)"
 
 
 def claims_of_study(folder: str | os.PathLike, question: str) -> list[Claim]:
@@ -40,7 +50,8 @@ def claims_of_study(folder: str | os.PathLike, question: str) -> list[Claim]:
         for e in read_objects(folder / "comparisons.json", "a", "b", "set", "planned", "verdict"):
             if e["planned"] and e["set"] in study.test_sets:
                 contrast, figure = (_of_rates if study.metric == WER else _of_perplexities)(e)
-                found.append(Claim(f"{question}: {contrast}", "measured", figure, f"`{folder}/tables.md`"))
+                said = SAID.get((e["a"], e["b"]), "-")
+                found.append(Claim(f"{question}: {contrast}", "measured", figure, f"`{folder}/tables.md`", said))
     else:
         found.append(Claim(question, "not run", "-", f"`{folder}`"))
     sizes = [f"{arm} {study.parameters(arm):,}" for arm in study.arms if study.parameters(arm) is not None]
@@ -60,7 +71,8 @@ def _baseline(study: Study, question: str) -> Iterator[Claim]:
         speech = study.metric == WER
         trainings = trainings_measured(parity) if speech else seeds_named(parity["seeds"])
         figure = f"{spoken(parity)}; {trainings}"
-        yield Claim(target if speech else f"{question}: the baseline", "measured", figure, f"`{path}`")
+        said = "-" if speech else SAID_OF_BASELINE
+        yield Claim(target if speech else f"{question}: the baseline", "measured", figure, f"`{path}`", said)
 
 
 def _of_rates(e: Mapping[str, Any]) -> tuple[str, str]:
@@ -102,6 +114,7 @@ COLUMNS = (
     Column("claim", lambda c: c.claim),
     Column("status", lambda c: c.status),
     Column("figure", lambda c: c.figure),
+    Column("[Tested2026] said", lambda c: c.said),
     Column("where", lambda c: c.where),
 )
 

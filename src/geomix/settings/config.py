@@ -19,7 +19,7 @@ from geomix.settings.checks import check_config
 from geomix.settings.explain import explain
 from geomix.settings.language import Language
 from geomix.settings.speech import Augmentation, Corpus, Decoding, Features, Model, Tokenizer, Training
-from geomix.settings.study import Comparison, Expectation, Gate, Granite, Reference, Study
+from geomix.settings.study import Comparison, Expectations, Gate, Granite, Reference, Study
 
 
 class Config(Section):
@@ -32,7 +32,7 @@ class Config(Section):
     model: Model = key({}, "the model that all arms share")
     arms: dict[Name, SpeechArm] = key(..., "arms by name: what each puts into the mixer slot", "train report")
     study: Study = key(..., "what is run")
-    hypothesis: list[Expectation] = key([], "what is expected, written before the run")
+    hypothesis: Expectations = key([], "what is expected, written before the run")
     comparison: Comparison = key({}, "which differences were planned")
     gate: Gate | None = key(
         None, "what the baseline must reach first; null: a study without a gate", "train gate report"

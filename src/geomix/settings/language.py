@@ -9,7 +9,7 @@ from pydantic import Field
 from geomix.settings.arms import LanguageArm
 from geomix.settings.base import Count, Name, Names, NotNegative, Positive, Rate, Section, Seeds, key, override
 from geomix.settings.speech import TrainerKeys
-from geomix.settings.study import Expectation
+from geomix.settings.study import Expectations
 
 
 class Text(Section):
@@ -135,7 +135,7 @@ class Language(Section):
     model: LanguageModel = key({}, "the model that all arms share")
     arms: dict[Name, LanguageArm] = key({}, "arms by name")
     study: LanguageStudy = key({}, "what is run")
-    hypothesis: list[Expectation] = key([], "what is expected, written before the run")
+    hypothesis: Expectations = key([], "what is expected, written before the run")
     comparison: LanguageComparison = key({}, "which differences were planned")
     gate: LanguageGate | None = key(
         None, "what the baseline must reach first; null: a study without a gate", "gate report"

@@ -189,6 +189,7 @@ class TrainerKeys(Section):
     )
     save_minutes: Positive = key(10.0, "time between two saves of the state, beside those at each epoch's end")
     log_every: Count = key(50, "optimiser steps between two lines of progress")
+    tensorboard: bool = key(False, "event files for TensorBoard in state/<hash>/tensorboard/")
     device: Literal["auto", "cuda", "mps", "cpu"] = key("auto", "auto: CUDA, else Apple's MPS, else the CPU")
     threads: Count = key(2, "CPU threads of a training")
 

@@ -189,7 +189,7 @@ def language_comparison(language: Mapping[str, Any]) -> dict[str, Any]:
 
 def language_report(language: Mapping[str, Any]) -> dict[str, Any]:
     """Params of a language study's description; the section has `run` beside its keys."""
-    hidden = ("device", "threads", "save_minutes", "log_every", "detect_after")
+    hidden = ("device", "threads", "save_minutes", "log_every", "detect_after", "tensorboard")
     training = {key: value for key, value in language["training"].items() if key not in hidden}
     return {**language, "training": training, "corpus": text_settings(language["corpus"])}
 

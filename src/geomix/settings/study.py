@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from geomix.settings.base import (
     Count,
@@ -44,6 +44,14 @@ class Expectation(Section):
         "rates of arms compared: `a - b > 0`, `equal(a, b)` or `(a - b) / (c - b) > 0.5`; null: not judged",
         "compare report",
     )
+
+
+def _listed(value: Any) -> Any:
+    """A sentence alone as a list of one; null as none."""
+    return [] if value is None else [{"text": value}] if isinstance(value, str) else value
+
+
+Expectations = Annotated[list[Expectation], BeforeValidator(_listed)]
 
 
 class Comparison(Section):

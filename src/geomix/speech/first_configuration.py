@@ -301,7 +301,7 @@ def _content(first: First) -> dict[str, Any]:
         "run": first.name,
         **first.sections,
         "study": {"arms": list(ARMS), "tracks": ["own"], "seeds": [0]},
-        "hypothesis": None,
+        "hypothesis": [],
         "comparison": {"planned": []},
         "gate": None,
         "references": [],

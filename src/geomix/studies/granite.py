@@ -27,6 +27,7 @@ from geomix.speech.decoding import write_hypotheses
 from geomix.speech.manifest import Utterance, read_lines, read_manifest
 from geomix.speech.progress import Progress
 from geomix.training import devices
+from geomix.training.cpu import cpu_name
 from geomix.training.record import code_version, package_versions
 
 # decoding options and their defaults; `decode` takes all, `ctc` those without a star
@@ -128,7 +129,7 @@ def decode_sets(
         },
         **code_version(),
         "device": devices.device_name(transcriber.device),
-        "cpu": devices.cpu_name(),
+        "cpu": cpu_name(),
         "threads": threads,
         "packages": package_versions(),
         "wall_seconds": round(seconds, 2),

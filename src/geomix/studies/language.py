@@ -53,7 +53,7 @@ def train(config: Mapping[str, Any], track: None, arm: str, seed: int, files: An
         Path(files[0]).parent,
         about=about,
         options=TrainerOptions(
-            SELECTION, **{key: training[key] for key in ("detect_after", "save_minutes", "log_every")}
+            SELECTION, **{key: training[key] for key in ("detect_after", "save_minutes", "log_every", "tensorboard")}
         ),
         out=out,
         threads=threads,

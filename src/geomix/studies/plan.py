@@ -258,7 +258,7 @@ def _chain(trainings: list[Training], gate: list[Training]) -> tuple[list[str], 
     if gate and gated:
         links = [longest(gate), longest(gated)]
         steps = [*judged(links[0]), "measure_parity", "parity_gate", *judged(links[1])]
-    return ["prepare_split", "features", "normalisation", *steps, "compare", "report"], hours_of(links)
+    return ["prepare_split", "features", "normalisation", *steps, "compare", "report", "page"], hours_of(links)
 
 
 def _jobs(config: Mapping[str, Any], trainings: list[Training], anchors: list[Training]) -> dict[str, int]:
@@ -287,7 +287,7 @@ def _jobs(config: Mapping[str, Any], trainings: list[Training], anchors: list[Tr
         "score": scores,
         "measure_anchor": int(bool(gate.get("fallback"))),
         **dict.fromkeys(("measure_parity", "parity_gate"), int(bool(gate))),
-        **dict.fromkeys(("compare", "report"), 1),
+        **dict.fromkeys(("compare", "report", "page"), 1),
         **_espnet_jobs(config, espnet),
     }
     return {rule: count for rule, count in jobs.items() if count}

@@ -87,7 +87,7 @@ def train(config: Mapping[str, Any], track: str, arm: str, seed: int, files: Any
         about=About(**about_training(config, arm)),
         options=TrainerOptions(
             Selection(training["keep_best"], training["best_by"]),
-            **{key: training[key] for key in ("detect_after", "save_minutes", "log_every")},
+            **{key: training[key] for key in ("detect_after", "save_minutes", "log_every", "tensorboard")},
         ),
         out=out,
         threads=threads,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import platform
 import re
 import sys
 import time
@@ -15,6 +14,7 @@ from collections.abc import Iterator
 import torch
 
 from geomix.errors import UserError
+from geomix.training.cpu import cpu_name
 
 # dense bf16 matrix rates of data sheets, FLOP/s; matched against the device's name in this order
 STATED_FLOPS = {
@@ -53,15 +53,6 @@ def device_name(device: torch.device) -> str:
         if device.type == "cpu"
         else "Apple MPS"
     )
-
-
-def cpu_name() -> str:
-    """Model name of the processor."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def synchronise(device: torch.device) -> None:

@@ -24,6 +24,7 @@ from torch import nn
 from geomix.errors import UserError
 from geomix.training.checkpoints import Identity
 from geomix.training.detectors import learns_nothing
+from geomix.training.events import EVENTS, WithEvents
 from geomix.training.interruption import Stopped, StopSignal
 from geomix.training.meter import Meter, Position, Summary, summarise
 from geomix.training.options import TrainerOptions, TrainingSettings
@@ -103,7 +104,10 @@ class Trainer:
     def _train(self) -> None:
         try:
             self._at.attempts += 1
-            self._meter = Meter(self.name, self._at, self.task, self.settings, self.device, self._state.log)
+            log = self._state.log
+            if self.options.tensorboard:
+                log = WithEvents(log, self._state.folder / EVENTS, self._at.update)
+            self._meter = Meter(self.name, self._at, self.task, self.settings, self.device, log)
             ops = try_largest(self.name, self.model, self.task, self.settings, self.optimizer, self.device)
             self._standing.nondeterministic_ops = sorted(ops.union(self._standing.nondeterministic_ops))
             self._save()

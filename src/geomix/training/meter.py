@@ -12,8 +12,9 @@ import torch
 
 from geomix.training import devices
 from geomix.training.averaging import Metrics, Selection
+from geomix.training.events import Lines
 from geomix.training.options import TrainingSettings
-from geomix.training.progress import Log, duration, say
+from geomix.training.progress import duration, say
 from geomix.training.task import Task
 
 
@@ -96,7 +97,7 @@ class Meter:
     """The clock and the sums of one attempt, from its beginning; it keeps the sums in `at`."""
 
     def __init__(
-        self, name: str, at: Position, task: Task, settings: TrainingSettings, device: torch.device, log: Log
+        self, name: str, at: Position, task: Task, settings: TrainingSettings, device: torch.device, log: Lines
     ) -> None:
         self._name, self._at, self._task, self._settings = name, at, task, settings
         self._device, self._log = device, log

@@ -58,9 +58,11 @@ class TrainerOptions:
         never.
     save_minutes : time between two saves of the state, besides those at each epoch's end and on SIGTERM.
     log_every : updates between two progress lines.
+    tensorboard : write event files for TensorBoard into the state folder.
     """
 
     selection: Selection
     detect_after: int | None
     save_minutes: float
     log_every: int
+    tensorboard: bool = False

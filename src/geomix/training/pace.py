@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
+
+from geomix.training.cpu import cpu_name, matrix_flops
 
 # shares of the matrix-product rate that a training of a Conformer reaches: on a GPU, toolkits on an A100 (2,641 to 5,282
 # audio-seconds per second); on a CPU, the smallest and the full model here (results/published/bench)
@@ -26,18 +29,11 @@ class Machine:
 
 
 def this_machine(threads: int = 1) -> Machine:
-    """The device that `training.device: auto` takes here; a CPU's rate is measured, with so many threads."""
-    import torch
+    """The device that `training.device: auto` takes here; a CPU's rate is measured. torch is loaded only beside an NVIDIA driver."""
+    if shutil.which("nvidia-smi"):
+        from geomix.training import devices
 
-    from geomix.training import devices
-
-    device = devices.choose_device("auto")
-    if device.type == "cuda":
-        return Machine(devices.device_name(device), devices.device_flops(device)["value"], GPU_UTILISATION, True)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        flops = devices.device_flops(device)["value"]
-    finally:
-        torch.set_num_threads(before)
-    return Machine(devices.device_name(device), flops, CPU_UTILISATION, False)
+        device = devices.choose_device("auto")
+        if device.type == "cuda":
+            return Machine(devices.device_name(device), devices.device_flops(device)["value"], GPU_UTILISATION, True)
+    return Machine(cpu_name(), matrix_flops(threads), CPU_UTILISATION, False)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from geomix.errors import UserError
 from geomix.files import read_object, write_json
+from geomix.training.cpu import cpu_name
 
 if TYPE_CHECKING:
     import torch
@@ -272,7 +273,7 @@ def job_record(begun: float, used: float, device: torch.device) -> dict[str, Any
 
     return {
         **code_version(),
-        "cpu": devices.cpu_name(),
+        "cpu": cpu_name(),
         "packages": package_versions(),
         "wall_seconds": round(time.perf_counter() - begun, 2),
         "cpu_seconds": round(time.process_time() - used, 2),
@@ -288,7 +289,7 @@ def origin_of(summary: Summary, device: torch.device, threads: int) -> Origin:
     return Origin(
         **code_version(),
         device=devices.device_name(device),
-        cpu=devices.cpu_name(),
+        cpu=cpu_name(),
         threads=threads,
         packages=package_versions(),
         device_flops=summary.device_flops,

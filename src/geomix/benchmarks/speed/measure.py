@@ -32,6 +32,7 @@ from geomix.models.ctc import ctc_loss
 from geomix.models.flops import macs_per_frame, train_flops_per_audio_second
 from geomix.models.transformer_lm import Block, LanguageModelConfig, TransformerLM, train_flops_per_token
 from geomix.training import devices
+from geomix.training.cpu import cpu_name
 from geomix.training.record import code_version, package_versions
 
 
@@ -79,7 +80,7 @@ def measure_piece(
         **code_version(),
         "device": devices.device_name(probe.device),
         "device_type": probe.device.type,
-        "cpu": devices.cpu_name(),
+        "cpu": cpu_name(),
         "threads": threads,
         "packages": package_versions(),
         "rates": rates,
