@@ -64,7 +64,7 @@ def settings(mixer=None, seed=0, model=None, **training):
             "mixer": mixer or {"mixer": "pair", "rank": 6, "offsets": [1, 2, 4]}, **(model or {}),
         },
         "training": {
-            "epochs": 2, "batch": 16, "accumulation": 1, "optimizer": "adamw", "learning_rate": 0.01, "weight_decay": 0.01,
+            "epochs": 2, "batch": 16, "accumulation": 1, "optimizer": "adamw", "learning_rate": 0.01, "learning_rate_by_grade": [], "weight_decay": 0.01,
             "max_updates": None, "schedule": "cosine_per_epoch", "warmup": 1, "clip": 0.0, "precision": "fp32", **training,
         },
     }  # fmt: skip

@@ -210,3 +210,13 @@ def test_what_is_said_of_it():
         "embedding",
     ]
     assert in_words({"feed_forward": {}}) == ["feed_forward dense"]
+
+
+def test_a_saved_model_with_tables_of_an_algebra_loads_and_gives_the_same(tmp_path):
+    mixer = {**MULTIVECTOR, "rotors": True}
+    values = {"vocab": 9, "blocks": 1, "width": 32, "ff_dim": 32, "kernel": 5, "dropout": 0.0, "mixer": mixer}
+    torch.manual_seed(0)
+    model = model_config({**values, "replaced": {"feed_forward": {"map": "clifford"}}}).build().eval()
+    save_model(model, tmp_path)
+    features, lengths = torch.randn(2, 60, 80), torch.tensor([60, 40])
+    assert torch.equal(load_model(tmp_path).encode(features, lengths)[0], model.encode(features, lengths)[0])

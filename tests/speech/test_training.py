@@ -56,6 +56,7 @@ SETTINGS = {
         "optimizer": "adam",
         "learning_rate": 0.004,
         "weight_decay": 1e-6,
+        "learning_rate_by_grade": [],
         "schedule": "warmup",
         "warmup": 10,
         "clip": 5.0,

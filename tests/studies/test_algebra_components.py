@@ -54,6 +54,17 @@ def test_budgets_are_held_exactly(arm):
     assert {pair[1] for pair in STUDY["comparison"]["planned"] if pair[0] == arm} >= set(component.scalars)
 
 
+def test_flops_by_hand():
+    """Two blocks, 64 positions: wider maps, and scores with a query's 32 keys in the mean; six operations a multiply-add."""
+    extra = lambda arm: (SIZES[arm].flops_per_token - SIZES["scalar"].flops_per_token) / 6 / 2
+    assert extra("qk_wide") == 2 * 64 * (176 - 64) + (176 - 64) * 32
+    assert extra("qkv_wide") == 4 * 64 * (176 - 64) + 2 * (176 - 64) * 32
+    # 64 = 8 channels of 8: one term has 4 x 8 x 8 weights, two times 8 multivectors and 8 biases
+    dense, term = 64 * 64 + 64, 4 * 8 * 8 + 2 * 8 * 8 + 8
+    assert SIZES["q"].parameters - SIZES["scalar"].parameters == 2 * (term - dense) + 2 * 2 * 4  # temperatures
+    assert SIZES["qkv"].parameters - SIZES["q"].parameters == 2 * 2 * (term - dense)
+
+
 @pytest.mark.parametrize("signature", [(3, 0), (2, 1), (1, 3)])
 def test_the_score_of_grade_tied_maps_is_invariant_under_pin(signature):
     """Without A and B, queries and keys turn with the input, and <q ~k>_0 with a temperature a grade does not change."""

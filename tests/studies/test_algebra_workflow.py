@@ -14,7 +14,7 @@ algebra:
   representation: {tasks: [rotors_spin3, analogy, orientation], arms: [clifford, shuffled, gauge, all_plus, dense], tables: 2, gauge_tables: 1, seeds: [0], steps: 20}
   truncation: {tasks: [turn], dimensions: [4], grades: [1, all], tables: 2, seeds: [0], steps: 10}
   layers: {updates: 2, seeds: [0], steps: 2}
-  language: {corpus: {name: tiny, vocabulary: 300}, model: {positions: 32, blocks: 1, width: 32, ff_dim: 64}, training: {epochs: 1, max_updates: 4, batch: 8}}
+  language: {corpus: {name: tiny, vocabulary: 300}, model: {positions: 16, blocks: 1, width: 32, ff_dim: 64}, training: {epochs: 1, max_updates: 4, batch: 8}}
   components: {study: {arms: [scalar, positions, rope], seeds: [0]}}
   architectures: {study: {arms: [wide_scalar, clifford, shuffled], seeds: [0]}}
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -68,4 +68,16 @@ def load_model(folder: str | os.PathLike, device: torch.device | str = "cpu") ->
         raise UserError(
             f"{folder}: model.safetensors does not fit model.yaml ({str(error).splitlines()[-1].strip()}); make the model again"
         ) from None
+    _fill_buffers(model, config.build, device)
     return model.eval().requires_grad_(True)
+
+
+def _fill_buffers(model: ConformerCTC, build: Callable[[], ConformerCTC], device: torch.device | str) -> None:
+    """Give buffers that are no part of the weights (tables of an algebra), and were made on no device, their values."""
+    if not any(buffer.is_meta for buffer in model.buffers()):
+        return
+    made = dict(build().named_buffers())
+    for name, buffer in list(model.named_buffers()):
+        if buffer.is_meta:
+            module, _, attribute = name.rpartition(".")
+            setattr(model.get_submodule(module), attribute, made[name].to(device))

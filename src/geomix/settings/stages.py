@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from geomix.settings.algebra_jobs import arms_of, job_settings, phase_study, speech_phase_study
+from geomix.settings.algebra_truncation import cell_settings, cells
 from geomix.settings.base import without_before
 from geomix.settings.speech import Corpus
 from geomix.settings.trainings import (
@@ -243,9 +244,12 @@ def _language_stages(language: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _phase_one(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Of phase 1, and of what the algebra study runs beside its phases: truncation and layers."""
     phase1 = config["algebra"]["representation"]
     jobs = [job_settings(phase1, task, arm) for task in phase1["tasks"] for arm in arms_of(task, phase1["arms"])]
-    return {"train": jobs, "report": phase1}
+    truncation, layers = config["algebra"]["truncation"], config["algebra"]["layers"]
+    jobs += [cell_settings(truncation, cell.name) for cell in cells(truncation)]
+    return {"train": [*jobs, layers], "report": [phase1, truncation, layers]}
 
 
 def _speech_phase(config: Mapping[str, Any]) -> dict[str, Any]:

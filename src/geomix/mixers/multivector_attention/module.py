@@ -167,10 +167,10 @@ class RotorPositions(nn.Module):
         bivectors[torch.arange(channels), torch.tensor(disjoint)[torch.arange(channels) % len(disjoint)]] = rates
         self.bivectors = nn.Parameter(bivectors.float(), requires_grad=learned)
         # generator of M -> R M ~R for each plane: M -> -(B M - M B) / 2, on the retained components (it keeps grades)
-        table = torch.from_numpy(full.product("commutator").dense())
-        kept = torch.as_tensor(full.conversion(algebra)[0])
-        generators = -table[full.slice(2)][:, kept][:, :, kept].transpose(1, 2)
-        self.register_buffer("generators", generators.float(), persistent=False)
+        # (by numpy, so that a model which is built on no device, to be loaded, has their values too)
+        table, kept = full.product("commutator").dense(), full.conversion(algebra)[0]
+        generators = -table[full.slice(2)][:, kept][:, :, kept].swapaxes(1, 2)
+        self.register_buffer("generators", torch.from_numpy(generators.astype("float32")), persistent=False)
 
     def forward(self, time: int) -> Tensor:
         """(T, channels, dim, dim) matrices of positions 0 .. T - 1, in fp64 where the device has it."""

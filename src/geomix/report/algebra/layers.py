@@ -52,7 +52,7 @@ def build_layers(folder: str | os.PathLike) -> None:
         read_object(folder / "layers" / f"{name}.json", part, "settings", "record")
         for name, part in (("adoption", "arms"), ("nonlinearities", "tasks"))
     )
-    arms = adoption["arms"]
+    arms = {arm: adoption["arms"][arm] for arm in ADOPTED if arm in adoption["arms"]}
     final = {arm: [each["final"] for each in found] for arm, found in arms.items()}
     verdicts = {arm: _adopted(arm, final) for arm in INSERTED if arm in arms}
     best = {task: _best(found) for task, found in other["tasks"].items()}
