@@ -88,7 +88,7 @@ def test_decode_gives_the_studys_own_hypotheses_and_scores_byte_for_byte(smoke, 
 
 
 def test_every_file_is_a_declared_output(smoke):
-    """Snakemake knows of each file below data/ and results/ which rule makes it; audio is declared by its folder."""
+    """Snakemake knows of each file below data/ and results/ which rule makes it; audio and the page are declared by folder."""
     stray = smoke.path("results/smoke/own/stray.txt")
     stray.touch()
     listed = smoke.snakemake(*SMOKE, "--cores", "1", "--list-untracked").stdout.splitlines()
@@ -97,7 +97,7 @@ def test_every_file_is_a_declared_output(smoke):
     (audio,) = (
         path.parent.relative_to(smoke.folder) for path in smoke.path("data/smoke").glob("audio-*/settings.json")
     )
-    folders = tuple(f"{audio}/{split}/" for split in ("train", "dev", "test"))
+    folders = (*(f"{audio}/{split}/" for split in ("train", "dev", "test")), "results/smoke/page/")
     assert {path for path in unknown if not path.startswith(folders)} == {"results/smoke/own/stray.txt"}
 
 
