@@ -35,6 +35,8 @@ _PAIR: dict[str, dict[str, Any]] = {
     "pair, gate bias, sum": {"gate_bias": 2.0, "pool": "sum"},
     "pair, gate add, length kept": {"gate": "add", "normalise": False},
     "pair, no gate": {"gate": "none"},
+    "pair, symmetric, gate add": {"kind": "symmetric", "gate": "add"},
+    "pair, symmetric, no gate": {"kind": "symmetric", "gate": "none"},
     "pair, a map for each side": {"weights": "side"},
     "pair, a map for each offset": {"weights": "offset"},
     "pair, a map for each offset, causal": {"weights": "offset", "two_sided": False},

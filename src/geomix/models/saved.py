@@ -26,7 +26,8 @@ def save_model(model: ConformerCTC, folder: str | os.PathLike, tokenizer: str = 
     folder = Path(folder)
     write_tensors(folder / "model.safetensors", state_once(model))
     values = model.config.to_dict()
-    keep_beside(values, getattr(model.blocks[0], "mixer", None), folder)
+    if isinstance(model, ConformerCTC):  # Granite's encoder has no slot for a mixer
+        keep_beside(values, getattr(model.blocks[0], "mixer", None), folder)
     about = {"model": values, "tokenizer": tokenizer}
     write_text(folder / "model.yaml", yaml.safe_dump(about, sort_keys=False))
 
