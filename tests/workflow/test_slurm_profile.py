@@ -41,7 +41,8 @@ def training_rules():
 def test_a_renamed_training_rule_is_found(checkout, rule):
     for path in (checkout / "rules").glob("*.smk"):
         text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace(f"rule {rule}:", "rule learn:"), encoding="utf-8")
+        text = text.replace(f"rule {rule}:", "rule learn:").replace(f" as {rule} with:", " as learn with:")
+        path.write_text(text, encoding="utf-8")
     faults = slurm_faults(checkout)
     assert any(fault.startswith("learn trains") for fault in faults)
     assert f"set-resources names {rule}, which is no rule" in faults
