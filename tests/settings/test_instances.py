@@ -34,7 +34,12 @@ def test_a_configuration_without_language_arms_has_no_language_study():
 def test_phase_3_on_speech_trains_as_the_configuration_does_but_for_what_it_names():
     config = load(ROOT / "config/demo.yaml", base=ROOT / "config.yaml")
     speech = studies_of(config)["demo_algebra/speech"]
-    assert speech.trainings == [("own", "wide_scalar", 0), ("own", "clifford", 0), ("own", "shuffled", 0), ("own", "rotors", 0)]
+    assert speech.trainings == [
+        ("own", "wide_scalar", 0),
+        ("own", "clifford", 0),
+        ("own", "shuffled", 0),
+        ("own", "rotors", 0),
+    ]
     changed = {key for key, value in speech.config["training"].items() if value != config["training"][key]}
     assert changed == {"epochs", "keep_best", "detect_after"} and speech.gate is None
     settings = training_settings(speech.config, "clifford", 0, "own")
