@@ -33,7 +33,7 @@ from tests.workflow.conftest import Project
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 RECORD = "results/long/own/attention/seed0/record.json"
-TRAIN = "rule_train_wildcards_own_attention_0"
+TRAIN = "rule_train_wildcards_long_own_attention_0"
 PATIENCE = 3600
 """Seconds after which what is waited for counts as never coming."""
 
@@ -154,7 +154,7 @@ def told_to_end(process: int) -> bool:
 def attempts(project: Project) -> list[tuple[int, int | None]]:
     """(update gone on from, update stopped and saved at) of each Slurm job of the long training; None: it said nothing."""
     found = []
-    logs = project.folder.glob("logs/slurm/rule_train/own_attention_0/*.log")
+    logs = project.folder.glob("logs/slurm/rule_train/*_own_attention_0/*.log")
     for path in sorted(logs, key=lambda path: int(path.stem)):
         text = path.read_text(errors="replace")
         begun = re.search(r"going on from .* update ([\d,]+)", text)
@@ -315,7 +315,8 @@ def memory(stage: Stage) -> None:
     project.edit("slurm/config.yaml", "min(24000 * attempt, 96000)", "150 + 1850 * (attempt > 1)")
     controller = Controller(stage, project, "--configfile", "config/smoke.yaml", "--", RECORD.replace("long", "smoke"))
     assert controller.wait() == 0, controller.text[-3000:]
-    jobs = [job for job in stage.cluster.jobs(controller.run_id) if job["Comment"] == TRAIN]
+    of_smoke = TRAIN.replace("long", "smoke")
+    jobs = [job for job in stage.cluster.jobs(controller.run_id) if job["Comment"] == of_smoke]
     assert [(job["MinMemoryNode"], job["JobState"] == "COMPLETED") for job in jobs] == [
         ("150M", False),
         ("2000M", True),
@@ -333,16 +334,16 @@ def gate(stage: Stage) -> None:
     assert read_json(run / "parity.json")["passed"] is False
     assert read_json(run / "own/attention/seed0/score/test.json")["words"]["rate"] > 0
     assert {job["Comment"] for job in stage.cluster.jobs(missed.run_id)} >= {
-        TRAIN,
-        "rule_decode_wildcards_own_attention_0_test",
+        "rule_train_wildcards_missed_own_attention_0",
+        "rule_decode_wildcards_missed_own_attention_0_test",
     }
     assert not [job for job in stage.cluster.jobs(missed.run_id) if "grassmann" in job["Comment"]]
     project.edit("config/missed.yaml", "wer: 0.0", "wer: 1000.0")
     mended = Controller(stage, project, *arguments)
     assert mended.wait() == 0, mended.text[-3000:]
     assert sorted(job["Comment"] for job in stage.cluster.jobs(mended.run_id)) == [
-        "rule_decode_wildcards_own_grassmann_0_test",
-        "rule_train_wildcards_own_grassmann_0",
+        "rule_decode_wildcards_missed_own_grassmann_0_test",
+        "rule_train_wildcards_missed_own_grassmann_0",
     ]
     assert (run / "tables.md").is_file()
 
