@@ -173,8 +173,8 @@ ALG_LAYERS = ALGEBRA["layers"]
 def algebra_weights(phase, arms):
     """Weights of those of some arms that a phase trains, a file each seed; speech has them after averaging."""
     study = ALG_STUDIES.get(phase)
-    folders = [where.rpartition("/")[0] for where in study.files("record.json")] if study else []
-    return [f"{where}/model.safetensors" for where in folders if where.split("/")[-2] in arms]
+    weights = study.files("model.safetensors") if study else []
+    return [where for where in weights if where.split("/")[-3] in arms]
 
 
 if algebra_weights("components", ["scalar"]):
