@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,27 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+@contextlib.contextmanager
+def replacing_folder(out: Path) -> Iterator[Path]:
+    """Yield a new folder that takes the place of `out` when the block ends well, and is removed otherwise."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written ({error.strerror}): name another place with --out") from None
+    building, old = temporary / "new", temporary / "old"
+    building.mkdir()
+    try:
+        yield building
+        if out.exists():
+            os.rename(out, old)
+        os.rename(building, out)
+    finally:
+        if old.exists() and not out.exists():  # the second rename failed
+            os.rename(old, out)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _umask() -> int:

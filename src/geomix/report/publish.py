@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from geomix.errors import UserError
-from geomix.files import read_object, write_text
+from geomix.files import read_object, replacing_folder, write_text
 from geomix.report.build import build_report
 from geomix.report.names import ANATOMY, DIAL, FORMS, figure_files
 from geomix.speech.manifest import read_lines, read_manifest
@@ -81,7 +80,7 @@ def publish_run(
     if out.exists() and not studies_in(out) and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: holds no published run that could be replaced: name another place with --out")
     publication, published = Publication(out), set()
-    with _beside(out) as building:
+    with replacing_folder(out) as building:
         for part in parts:
             place = Path(os.path.relpath(part, folder))
             if not (part / "tables.md").is_file():
@@ -103,25 +102,6 @@ def _keep_other_part(out: Path, building: Path, published: set[Path]) -> None:
     if Path(".") not in published and (out / "study.json").is_file():
         keep_out = lambda place, names: [LANGUAGE] if Path(place) == out else []
         shutil.copytree(out, building, ignore=keep_out, dirs_exist_ok=True)
-
-
-@contextmanager
-def _beside(out: Path) -> Iterator[Path]:
-    """A new folder beside `out` that takes its place when the block ends well, and is removed otherwise."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written ({error.strerror}): name another place with --out") from None
-    building = temporary / "new"
-    building.mkdir()
-    try:
-        yield building
-        if out.exists():
-            os.rename(out, temporary / "old")
-        os.rename(building, out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _publish_part(part: Path, out: Path, publication: Publication, allow_dirty: bool) -> None:

@@ -6,14 +6,13 @@ import importlib.util
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from geomix.errors import UserError
+from geomix.files import replacing_folder
 from geomix.report.page.markdown import Document, read_document
 from geomix.report.page.overview import study_data
 from geomix.report.page.recordings import copy_recordings
@@ -85,7 +84,9 @@ def build_page(
         page = _study_page(Study.read(folder), place, out, partial)
     else:
         page = _algebra_page(folder)
-    with _replacing(out) as building:
+    if out.exists() and not (out.is_dir() and ((out / "index.html").is_file() or not any(out.iterdir()))):
+        raise UserError(f"{out}: is there and is no results page: name another folder with --out")
+    with replacing_folder(out) as building:
         if "utterances" in page.data and (audio if audio is not None else page.data["kind"] in GENERATED):
             page.data["audio"] = copy_recordings(Study.read(folder), building)
         _write(page, building)
@@ -164,24 +165,3 @@ def _library() -> Path:
             "pip install django-js-lib-tabulator==6.3.1.1"
         )
     return Path(next(iter(found.submodule_search_locations))) / "static" / "tabulator"
-
-
-@contextmanager
-def _replacing(out: Path) -> Iterator[Path]:
-    """A new folder that takes the place of `out` when the block ends well, and is removed otherwise."""
-    if out.exists() and not (out.is_dir() and ((out / "index.html").is_file() or not any(out.iterdir()))):
-        raise UserError(f"{out}: is there and is no results page: name another folder with --out")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written ({error.strerror}): name another place with --out") from None
-    building = temporary / "new"
-    building.mkdir()
-    try:
-        yield building
-        if out.exists():
-            os.rename(out, temporary / "old")
-        os.rename(building, out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
