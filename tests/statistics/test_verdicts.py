@@ -1,5 +1,7 @@
 """Verdicts of a contrast, and what its speakers and seeds could have shown."""
 
+import csv
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -7,6 +9,7 @@ from scipy import stats
 from geomix.benchmarks.verdicts import Truth, simulate
 from geomix.statistics.intervals import crossed_t_interval, linear_t_interval, t_interval
 from geomix.statistics.verdicts import components, smallest_difference, smallest_margin, verdict_of
+from tests.conftest import ROOT
 
 SEEDS = (3, 3)
 
@@ -80,3 +83,22 @@ def test_simulated_coverage_size_and_power(speakers, seeds):
     edge = simulate(truth, difference=1.0, margin=1.0, runs=600)  # truly at the margin: equal at most 5 %
     assert edge.equal < 0.075
     assert simulate(Truth(speakers, 1, seed=2.0), difference=0.0, runs=300).coverage < 0.75
+
+
+@pytest.mark.parametrize(
+    ("name", "heads"), [("verdicts", "| seed effect |"), ("pooling", "| seed variance of the arms |")]
+)
+def test_tables_of_the_statistics_page_are_the_recorded_simulation(name, heads):
+    """docs/statistics.md prints results/published/bench/*.csv, in per cent or points, less what is the same in all rows."""
+    text = (ROOT / "docs/statistics.md").read_text()
+    printed = [line.strip("|").split("|") for line in text[text.index(heads) :].split("\n\n")[0].splitlines()[2:]]
+    with open(ROOT / f"results/published/bench/{name}.csv", newline="") as file:
+        recorded = list(csv.DictReader(file))
+    if name == "pooling":
+        assert {row.pop("seeds") for row in recorded} == {"3"}
+    points = ("smallest_difference", "smallest_margin")
+    for cells, row in zip(printed, recorded, strict=True):
+        for cell, (key, value) in zip(map(str.strip, cells), row.items(), strict=True):
+            if value and "." in value:
+                value = f"{float(value):.1f}" if key in points else f"{100 * float(value):.1f} %"
+            assert cell == value, (key, row)

@@ -11,6 +11,7 @@ import numpy as np
 
 from geomix.benchmarks.options import Common, option
 from geomix.benchmarks.output import write_csv
+from geomix.statistics.bootstrap import paired_bootstrap
 from geomix.statistics.intervals import TInterval, crossed_t_interval, interaction_mean_square, t_interval
 from geomix.statistics.verdicts import (
     A_BETTER,
@@ -23,8 +24,8 @@ from geomix.statistics.verdicts import (
 )
 
 COLUMNS = (
-    "seed_effect", "speakers", "seeds", "coverage", "size", "smallest_difference", "power", "smallest_margin", "equal",
-    "wrongly_equal",
+    "seed_effect", "speakers", "seeds", "coverage", "percentile_coverage", "size", "smallest_difference", "power",
+    "smallest_margin", "equal", "wrongly_equal",
 )  # fmt: skip
 POOLING_COLUMNS = ("arms", "speakers", "seeds", "variances", "coverage", "power")
 
@@ -64,24 +65,30 @@ SEED_EFFECTS = {"small": 0.5, "large": 2.0}
 
 @dataclass(frozen=True)
 class Outcome:
-    """Shares of simulated studies: the interval holds the truth; one arm called better; called equal; and what could be seen."""
+    """Shares of simulated studies: the interval holds the truth; one arm called better; called equal; and what could be seen.
+
+    `percentile` is the share of the percentile bootstrap's intervals that hold the truth, NaN where none was asked for.
+    """
 
     coverage: float
+    percentile: float
     better: float
     equal: float
     smallest_difference: float
     smallest_margin: float
 
 
-def simulate(truth: Truth, *, difference: float, margin: float | None = None, runs: int, seed: int = 0) -> Outcome:
+def simulate(
+    truth: Truth, *, difference: float, margin: float | None = None, runs: int, bootstrapped: int = 0, seed: int = 0
+) -> Outcome:
     """Draw `runs` studies of two arms whose rates differ by `difference` points, and judge each.
 
-    With one seed an arm no verdict about arms is given; `better` is then the share of intervals without zero.
+    The first `bootstrapped` of them get a percentile bootstrap interval of 1,000 resamples too. With one seed an arm no verdict about arms is given; `better` is then the share of intervals without zero.
     """
     generator = np.random.default_rng(seed)
     words = np.full(truth.speakers, 100.0)
-    covered, verdicts = 0, Counter()
-    for _ in range(runs):
+    covered, held, verdicts = 0, 0, Counter()
+    for run in range(runs):
         apart = truth.speaker * generator.standard_normal(truth.speakers) + difference
         arms = [
             50
@@ -91,6 +98,9 @@ def simulate(truth: Truth, *, difference: float, margin: float | None = None, ru
         ]
         t = crossed_t_interval(arms[0] + apart, arms[1], words)
         covered += t.low <= difference <= t.high
+        if run < bootstrapped:
+            percentile = paired_bootstrap(arms[0] + apart, arms[1], words, resamples=1000, seed=run)
+            held += percentile.low <= difference <= percentile.high
         if truth.seeds < 2:
             verdicts[B_BETTER if t.low > 0 or t.high < 0 else ""] += 1
         else:
@@ -99,6 +109,7 @@ def simulate(truth: Truth, *, difference: float, margin: float | None = None, ru
     precision = truth.components.precision(truth.seeds, truth.speakers)
     return Outcome(
         covered / runs,
+        held / bootstrapped if bootstrapped else np.nan,
         better / runs,
         verdicts[EQUAL] / runs,
         smallest_difference(*precision),
@@ -111,12 +122,13 @@ def table(options: Options) -> list[dict[str, float | str]]:
     rows = []
     for effect, speakers, seeds in product(SEED_EFFECTS, options.speakers, options.seeds):
         truth = Truth(speakers, seeds, seed=SEED_EFFECTS[effect])
-        none = simulate(truth, difference=0.0, runs=options.runs)
+        none = simulate(truth, difference=0.0, runs=options.runs, bootstrapped=min(options.runs, 1000))
         row = {
             "seed_effect": effect,
             "speakers": speakers,
             "seeds": seeds,
             "coverage": none.coverage,
+            "percentile_coverage": none.percentile,
             "size": none.better,
         }
         if seeds > 1:

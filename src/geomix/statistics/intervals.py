@@ -1,7 +1,8 @@
 """t-intervals: of a difference in error rate from seed and speaker variance components, and of log perplexity.
 
-With 40 speakers and 3 seeds the percentile bootstrap is too narrow (87 to 93 % coverage of a nominal 95 %), because a
-spread estimated from three seeds is itself uncertain. The t-interval knows that through its degrees of freedom.
+With 3 seeds whose trainings vary as much as the speakers the percentile bootstrap is too narrow (86 to 87 % coverage of a
+nominal 95 %, docs/statistics.md), because a spread estimated from three seeds is itself uncertain. The t-interval knows
+that through its degrees of freedom.
 """
 
 from __future__ import annotations

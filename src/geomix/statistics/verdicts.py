@@ -3,7 +3,7 @@
 The t-interval decides. A 95 % interval without zero names the better arm; a 90 % interval inside +-margin says *equal*
 (two one-sided tests at 5 %, Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15, 1987); anything else is
 *cannot tell*. One seed on a side says nothing about arms, only about two models: an interval that lacks the seeds'
-spread covers 59 % instead of 95 %. Seed variances are never pooled over arms: where one arm varies four times as much
+spread covers 30 to 91 % instead of 95 %. Seed variances are never pooled over arms: where one arm varies four times as much
 as another, pooling covers 88 to 90 % (docs/statistics.md has the simulation).
 """
 
