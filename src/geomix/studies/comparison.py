@@ -77,15 +77,14 @@ def judge_hypothesis(kind: Kind, study: Study) -> list[dict[str, Any]]:
     A list of {text, holds, track, set, outcome}; a sentence without a predicate is not judged and not listed.
     """
     metric, found = kind.metric, []
+    judged = [(e, parse(e["holds"], study.settings["arms"])) for e in study.hypothesis if e["holds"] is not None]
+    judged = [(expected, predicate) for expected, predicate in judged if set(predicate.arms) <= set(study.arms)]
+    wanted = {arm for _, predicate in judged for arm in predicate.arms}
     for track in study.tracks:
         for name in study.test_sets:
-            for expected in study.hypothesis:
-                if expected["holds"] is None:
-                    continue
-                predicate = parse(expected["holds"], study.settings["arms"])
-                if not set(predicate.arms) <= set(study.arms):
-                    continue
-                rates = {arm: _measured(metric, study.of(track, arm), name, partial=True) for arm in predicate.arms}
+            measured = {arm: _measured(metric, study.of(track, arm), name, partial=True) for arm in wanted}
+            for expected, predicate in judged:
+                rates = {arm: measured[arm] for arm in predicate.arms}
                 outcome = judge(
                     predicate,
                     lambda form, rates=rates: metric.form(form.coefficients, form.constant, rates),

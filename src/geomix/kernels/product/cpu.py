@@ -12,13 +12,14 @@ import ctypes
 import hashlib
 import os
 import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import torch
 
 from geomix.kernels.product import cache
-from geomix.kernels.product.sums_of_products import SumsOfProducts
+from geomix.kernels.product.sums_of_products import SumsOfProducts, Term
 
 LANES = {torch.float32: 16, torch.float64: 8}  # one AVX-512 register; LLVM splits it on narrower machines
 TYPES = {torch.float32: "float", torch.float64: "double"}
@@ -34,81 +35,32 @@ def llvm_ir(sums: SumsOfProducts, dtype: torch.dtype, by_entry: frozenset[str] =
     The last vector of a batch that is no multiple of LANES overlaps the one before it: outputs never alias inputs, so
     computing an entry twice is harmless, and no scalar tail is needed.
     """
-    lanes, scalar = LANES[dtype], TYPES[dtype]
-    vector, bits = f"<{lanes} x {scalar}>", 8 * dtype.itemsize
-    fma = f"llvm.fma.v{lanes}f{bits}"
+    body = _Body(dtype, by_entry)
     arguments = [*sums.inputs, *sums.outputs]
+    for x in arguments:
+        if x in by_entry:
+            body.entries(x)
+    for x, size in sums.inputs.items():
+        for c in range(size):
+            body.load(x, c)
+    for x, components in sums.outputs.items():
+        for c, terms in enumerate(components):
+            body.store(x, c, body.sum_of_products(f"%{x}_{c}", terms))
+    pointers = ", ".join(
+        [f"ptr noalias %{x}" for x in arguments] + [f"i64 %stride_{x}" for x in arguments] + ["i64 %n"]
+    )
     lines = [
-        f"declare {vector} @{fma}({vector}, {vector}, {vector})",
+        f"declare {body.vector} @{body.fma}({body.vector}, {body.vector}, {body.vector})",
         "declare i64 @llvm.smin.i64(i64, i64)",
-        "define void @kernel("
-        + ", ".join([f"ptr noalias %{x}" for x in arguments] + [f"i64 %stride_{x}" for x in arguments] + ["i64 %n"])
-        + ") {",
+        f"define void @kernel({pointers}) {{",
         "entry:",
-        f"  %last = sub i64 %n, {lanes}",
+        f"  %last = sub i64 %n, {body.lanes}",
         "  br label %loop",
         "loop:",
         "  %t = phi i64 [ 0, %entry ], [ %next, %loop ]",
         "  %at = call i64 @llvm.smin.i64(i64 %t, i64 %last)",
-    ]
-
-    def address(x: str, c: int) -> str:
-        lines.extend(
-            [
-                f"  %o_{x}_{c} = mul i64 %stride_{x}, {c}",
-                f"  %i_{x}_{c} = add i64 %o_{x}_{c}, %at",
-                f"  %p_{x}_{c} = getelementptr inbounds {scalar}, ptr %{x}, i64 %i_{x}_{c}",
-            ]
-        )
-        return f"%p_{x}_{c}"
-
-    def element(x: str, c: int, lane: int) -> str:
-        lines.append(f"  %p_{x}_{c}_{lane} = getelementptr inbounds {scalar}, ptr %e_{x}_{lane}, i64 {c}")
-        return f"%p_{x}_{c}_{lane}"
-
-    for x in arguments:
-        for lane in range(lanes) if x in by_entry else ():
-            lines.extend(
-                [
-                    f"  %t_{x}_{lane} = add i64 %at, {lane}",
-                    f"  %i_{x}_{lane} = mul i64 %t_{x}_{lane}, %stride_{x}",
-                    f"  %e_{x}_{lane} = getelementptr inbounds {scalar}, ptr %{x}, i64 %i_{x}_{lane}",
-                ]
-            )
-    for x, size in sums.inputs.items():
-        for c in range(size):
-            if x not in by_entry:
-                lines.append(f"  %{x}_{c} = load {vector}, ptr {address(x, c)}, align {dtype.itemsize}")
-                continue
-            value = "poison"
-            for lane in range(lanes):
-                name = f"%{x}_{c}" if lane == lanes - 1 else f"%v_{x}_{c}_{lane}"
-                lines.append(f"  %l_{x}_{c}_{lane} = load {scalar}, ptr {element(x, c, lane)}, align {dtype.itemsize}")
-                lines.append(f"  {name} = insertelement {vector} {value}, {scalar} %l_{x}_{c}_{lane}, i32 {lane}")
-                value = name
-    for x, components in sums.outputs.items():
-        for c, terms in enumerate(components):
-            value = "zeroinitializer"
-            for count, (sign, (u, i), (v, j)) in enumerate(terms):
-                name, factor = f"%{x}_{c}_{count}", f"%{u}_{i}"
-                if sign < 0:
-                    lines.append(f"  {name}_m = fneg {vector} {factor}")
-                    factor = f"{name}_m"
-                if count == 0:
-                    lines.append(f"  {name} = fmul {vector} {factor}, %{v}_{j}")
-                else:
-                    lines.append(
-                        f"  {name} = call {vector} @{fma}({vector} {factor}, {vector} %{v}_{j}, {vector} {value})"
-                    )
-                value = name
-            if x not in by_entry:
-                lines.append(f"  store {vector} {value}, ptr {address(x, c)}, align {dtype.itemsize}")
-                continue
-            for lane in range(lanes):
-                lines.append(f"  %s_{x}_{c}_{lane} = extractelement {vector} {value}, i32 {lane}")
-                lines.append(f"  store {scalar} %s_{x}_{c}_{lane}, ptr {element(x, c, lane)}, align {dtype.itemsize}")
-    lines += [
-        f"  %next = add i64 %t, {lanes}",
+        *body.lines,
+        f"  %next = add i64 %t, {body.lanes}",
         "  %more = icmp slt i64 %next, %n",
         "  br i1 %more, label %loop, label %done",
         "done:",
@@ -116,6 +68,82 @@ def llvm_ir(sums: SumsOfProducts, dtype: torch.dtype, by_entry: frozenset[str] =
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+class _Body:
+    """Lines of the loop's body, for `lanes` batch entries that begin at %at."""
+
+    def __init__(self, dtype: torch.dtype, by_entry: frozenset[str]) -> None:
+        self.lanes, self.scalar, self.bytes = LANES[dtype], TYPES[dtype], dtype.itemsize
+        self.vector = f"<{self.lanes} x {self.scalar}>"
+        self.fma = f"llvm.fma.v{self.lanes}f{8 * dtype.itemsize}"
+        self.by_entry = by_entry
+        self.lines: list[str] = []
+
+    def entries(self, x: str) -> None:
+        """The address of each batch entry of a tensor whose components are adjacent."""
+        for lane in range(self.lanes):
+            self.lines += [
+                f"  %t_{x}_{lane} = add i64 %at, {lane}",
+                f"  %i_{x}_{lane} = mul i64 %t_{x}_{lane}, %stride_{x}",
+                f"  %e_{x}_{lane} = getelementptr inbounds {self.scalar}, ptr %{x}, i64 %i_{x}_{lane}",
+            ]
+
+    def address(self, x: str, c: int) -> str:
+        """Where a component's vector begins."""
+        self.lines += [
+            f"  %o_{x}_{c} = mul i64 %stride_{x}, {c}",
+            f"  %i_{x}_{c} = add i64 %o_{x}_{c}, %at",
+            f"  %p_{x}_{c} = getelementptr inbounds {self.scalar}, ptr %{x}, i64 %i_{x}_{c}",
+        ]
+        return f"%p_{x}_{c}"
+
+    def element(self, x: str, c: int, lane: int) -> str:
+        """Where a component of one batch entry is."""
+        self.lines.append(f"  %p_{x}_{c}_{lane} = getelementptr inbounds {self.scalar}, ptr %e_{x}_{lane}, i64 {c}")
+        return f"%p_{x}_{c}_{lane}"
+
+    def load(self, x: str, c: int) -> None:
+        """Component c of x as the vector %x_c."""
+        vector, scalar = self.vector, self.scalar
+        if x not in self.by_entry:
+            self.lines.append(f"  %{x}_{c} = load {vector}, ptr {self.address(x, c)}, align {self.bytes}")
+            return
+        value = "poison"
+        for lane in range(self.lanes):
+            name = f"%{x}_{c}" if lane == self.lanes - 1 else f"%v_{x}_{c}_{lane}"
+            place = self.element(x, c, lane)
+            self.lines += [
+                f"  %l_{x}_{c}_{lane} = load {scalar}, ptr {place}, align {self.bytes}",
+                f"  {name} = insertelement {vector} {value}, {scalar} %l_{x}_{c}_{lane}, i32 {lane}",
+            ]
+            value = name
+
+    def sum_of_products(self, name: str, terms: Iterable[Term]) -> str:
+        """The name of a vector that holds the sum of signed products."""
+        vector, value = self.vector, "zeroinitializer"
+        for count, (sign, (u, i), (v, j)) in enumerate(terms):
+            result, factor = f"{name}_{count}", f"%{u}_{i}"
+            if sign < 0:
+                self.lines.append(f"  {result}_m = fneg {vector} {factor}")
+                factor = f"{result}_m"
+            form = f"fmul {vector} {factor}, %{v}_{j}"
+            if count:
+                form = f"call {vector} @{self.fma}({vector} {factor}, {vector} %{v}_{j}, {vector} {value})"
+            self.lines.append(f"  {result} = {form}")
+            value = result
+        return value
+
+    def store(self, x: str, c: int, value: str) -> None:
+        """Write a vector to component c of x."""
+        vector, scalar = self.vector, self.scalar
+        if x not in self.by_entry:
+            self.lines.append(f"  store {vector} {value}, ptr {self.address(x, c)}, align {self.bytes}")
+            return
+        for lane in range(self.lanes):
+            self.lines.append(f"  %s_{x}_{c}_{lane} = extractelement {vector} {value}, i32 {lane}")
+            place = self.element(x, c, lane)
+            self.lines.append(f"  store {scalar} %s_{x}_{c}_{lane}, ptr {place}, align {self.bytes}")
 
 
 # one compilation at a time: LLVM's and this module's caches are shared by all threads
