@@ -10,6 +10,7 @@ from typing import Any
 
 from geomix.files import read_object, read_objects
 from geomix.report.columns import Column, Table
+from geomix.report.names import PHASES
 from geomix.report.text import interval_text, named_verdict
 from geomix.statistics.targets import NO_GATE, seeds_named, spoken, trainings_measured
 from geomix.training.results import WER, Study
@@ -89,15 +90,6 @@ def _of_perplexities(e: Mapping[str, Any]) -> tuple[str, str]:
     interval = f" [{e['low']:.3f}, {e['high']:.3f}]" if "low" in e else ""
     figure = f"perplexity ratio {e['ratio']:.3f}{interval}, {e['seeds_a']} + {e['seeds_b']} seeds: {e['verdict']}"
     return f"{e['a']} over {e['b']}", figure
-
-
-PHASES = {
-    "representation": "phase 1, does a Clifford table beat shuffled signs?",
-    "components": "phase 2, one component of a Transformer at a time",
-    "architectures": "phase 3, feed-forward maps at equal parameters",
-    "speech": "phase 3, the same maps in a small Conformer on the demo's corpus",
-    "interpretability": "phase 4, do the grades mean something?",
-}
 
 
 def claims_of_algebra(folder: str | os.PathLike, question: str) -> list[Claim]:

@@ -30,3 +30,16 @@ def figure_names(study: Mapping[str, Any]) -> list[str]:
 def figure_files(study: Mapping[str, Any]) -> list[str]:
     """The files of `figure_names`, `wer.svg`, `wer.png`, ...: what lies in the folder `figures` beside the tables."""
     return [f"{name}.{form}" for name in figure_names(study) for form in FORMS]
+
+
+PHASES = {
+    "representation": "phase 1, does a Clifford table beat shuffled signs?",
+    "truncation": "phase 1, how many grades must an algebra keep?",
+    "components": "phase 2, one component of a Transformer at a time",
+    "layers": "multivector layers in trained scalar models, and their nonlinearities",
+    "architectures": "phase 3, feed-forward maps at equal parameters",
+    "speech": "phase 3, the same maps in a small Conformer on the demo's corpus",
+    "interpretability": "phase 4, do the grades mean something?",
+    "inside": "phase 4, inside the trained models of phases 2 and 3",
+}
+"""The algebra study's pages, NAME.md and NAME.json, in the order of its phases, and what each asks."""

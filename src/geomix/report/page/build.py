@@ -13,6 +13,7 @@ from typing import Any
 
 from geomix.errors import UserError
 from geomix.files import replacing_folder
+from geomix.report.names import PHASES
 from geomix.report.page.markdown import Document, read_document
 from geomix.report.page.overview import study_data
 from geomix.report.page.recordings import copy_recordings
@@ -27,8 +28,6 @@ GENERATED = (
     "demo",
     "smoke",
 )  # kinds of corpora that are made here, and small: their recordings are copied into the page
-# the algebra study's pages, in the order of its phases; `speech` is phase 3 on speech
-PHASES = ("representation", "components", "architectures", "speech", "interpretability")
 
 
 @dataclass(frozen=True)
