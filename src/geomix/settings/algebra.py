@@ -132,7 +132,8 @@ class ComponentsStudy(LanguageStudy):
     arms: Names = key(
         [
             "scalar", "q", "q_shuffled", "q_low_rank", "k", "k_shuffled", "k_low_rank", "v", "v_shuffled",
-            "v_low_rank", "qkv", "qkv_shuffled", "qkv_gauge", "qkv_even", "qkv_even_shuffled", "qkv_low_rank", "qk_wide", "qk_wide_shuffled",
+            "v_low_rank", "qkv", "qkv_shuffled", "qkv_gauge", "qkv_even", "qkv_even_shuffled", "qkv_blades", "qkv_blades_shuffled",
+            "qkv_low_rank", "qk_wide", "qk_wide_shuffled",
             "qk_wide_low_rank", "v_wide", "v_wide_shuffled", "v_wide_low_rank", "qkv_wide", "qkv_wide_shuffled",
             "qkv_wide_gauge", "qkv_wide_low_rank", "qk_wide_21", "qk_wide_21_shuffled", "qk_wide_13",
             "qk_wide_13_shuffled", "qkv_slow", "qkv_fast", "positions", "rope",

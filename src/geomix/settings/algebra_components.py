@@ -63,6 +63,11 @@ COMPONENTS: dict[str, Component] = {
             score=(32, 3), values=(32, 3),
         ),
         Component(
+            "qkv_blades", "`qkv` with A and B vectors, which are blades: 312 numbers a map", SAME_WIDTH,
+            "full rank by pairs of reflections alone; every product A x B with two 2-blades is one of them", ("qkv_low_rank",),
+            "qkv_blades_shuffled", score=(32, 3), values=(32, 3),
+        ),
+        Component(
             "qk_wide", "W_q and W_k as sums of four A x B over Cl(3), 176 wide", SAME_SIZE,
             _WIDE.format(pair="queries and keys"), ("scalar", "qk_wide_low_rank"), "qk_wide_shuffled", score=(64, 32),
         ),
