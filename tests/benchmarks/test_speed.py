@@ -7,7 +7,7 @@ import pytest
 
 from geomix.benchmarks.speed import measure
 from geomix.benchmarks.speed.measure import measure_piece
-from geomix.benchmarks.speed.page import build_report, paper_over_anchored
+from geomix.benchmarks.speed.page import beside_published, build_report, paper_over_anchored
 from geomix.benchmarks.speed.pieces import ARMS, Sizes
 from geomix.benchmarks.speed.work import block_work
 from geomix.errors import UserError
@@ -108,6 +108,25 @@ def test_ratio_by_hand_and_only_of_forms_that_agreed():
     rows[1]["agrees"] = False
     del rows[3]["agrees"]
     assert paper_over_anchored(rows) == {"mixer": {}, "block": {}}
+
+
+def test_ratios_beside_the_published_ones():
+    """[Tested2026]: 3.5 times as fast as the paper's form at 128 tokens, there 1.4 times as slow as attention."""
+    block = lambda form, seconds, **more: {
+        "part": "block", "what": "block", "form": form, "length": 128, "seconds": seconds, **more
+    }  # fmt: skip
+    rows = [block("attention", 2.0), block("paper", 9.0, agrees=True), block("anchored", 3.0, agrees=True)]
+    rows += [
+        {"part": "step", "what": "training step", "form": f, "length": 1271, "seconds": 1.0}
+        for f in ("grassmann", "attention")
+    ]
+    assert beside_published(rows) == [
+        {"what": "block: paper over anchored", "length": 128, "ours": 3.0, "theirs": 3.52},
+        {"what": "block: anchored over attention", "length": 128, "ours": 1.5, "theirs": 1.41},
+        {"what": "step: grassmann over attention", "length": 1271, "ours": 1.0, "theirs": 1.07},
+    ]
+    rows[1]["agrees"] = False
+    assert len(beside_published(rows)) == 2
 
 
 def test_published_pieces_are_read(tmp_path):

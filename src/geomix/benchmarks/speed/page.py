@@ -21,6 +21,12 @@ Row = dict[str, Any]  # as `measure_piece` writes it
 CTC = ("loss", "loss_difference", "gradient_difference")
 # the goals of [Zhang2025]'s form (`paper`) against the anchored one at 128 tokens
 GOALS = {"cpu": 2.8, "cuda": 3.5}
+PUBLISHED = {
+    ("paper", "anchored"): {128: 0.2223 / 0.0631, 512: 0.2276 / 0.0621, 4096: 0.2298 / 0.0621},
+    ("anchored", "attention"): {128: 0.0631 / 0.0449, 512: 0.0621 / 0.0628, 4096: 0.0621 / 0.2459},
+    ("grassmann", "attention"): {1271: 0.910 / 0.852},
+}
+"""Time of one form over another's in [Tested2026]'s second e00 run, fp32 on an Apple M3 Pro's GPU: a block by tokens, a step by frames."""
 
 
 def build_report(pieces: Sequence[str | Path], folder: str | Path) -> dict[str, Any]:
@@ -42,6 +48,7 @@ def build_report(pieces: Sequence[str | Path], folder: str | Path) -> dict[str, 
     write_csv(folder / "speed.csv", COLUMNS, [row | more | machine for row, more in zip(rows, scaled, strict=True)])
     record = {
         "ratios": paper_over_anchored(rows),
+        "published": beside_published(rows),
         "goal": GOALS.get(found[0]["record"]["device_type"]),
         "ctc": [{key: row[key] for key in CTC} for row in rows if row["part"] == "ctc"],
         "pieces": {piece["piece"]: piece["record"] for piece in found},
@@ -61,6 +68,22 @@ def paper_over_anchored(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         if form == "anchored" and (paper := times.get((what, "paper", length))):
             ratios[what][str(length)] = round(paper / seconds, 2)
     return ratios
+
+
+def beside_published(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Ratios of times that [Tested2026] measured too: {what, length, ours, theirs}, where both forms were measured here.
+
+    Seconds of two machines are not comparable; how much slower one form is than another on each may be.
+    """
+    timed = {(row["form"], row["length"]): row for row in rows if row["part"] == "step" or row["what"] == "block"}
+    found = []
+    for (slow, fast), published in PUBLISHED.items():
+        for length, theirs in published.items():
+            a, b = timed.get((slow, length)), timed.get((fast, length))
+            if a and b and (slow != "paper" or (a.get("agrees") and b.get("agrees"))):
+                what, ours = f"{a['part']}: {slow} over {fast}", round(a["seconds"] / b["seconds"], 2)
+                found.append({"what": what, "length": length, "ours": ours, "theirs": round(theirs, 2)})
+    return found
 
 
 def _page(rows: Sequence[Row], record: dict[str, Any], machine: dict[str, Any]) -> str:
@@ -116,6 +139,18 @@ The forms were not compared with each other in this run: no ratio of their times
 | --- | ---: | ---: | ---: | ---: | ---: |
 {% for r in step %}
 | {{ r.form }} | {{ "%.2f | %.1f | %s | %.2f | %.2f" % (r.seconds, 1 / r.real_time_factor, "{:,.0f}".format(r.flop / 1e9), r.of_floor, r.peak_bytes / 1e9) }} |
+{% endfor %}
+{% endif %}
+{% if record.published %}
+
+## Ratios of times beside the published ones
+
+[Tested2026], second e00 run, fp32 on an Apple M3 Pro's GPU; its Conformer step had plain attention and no padding.
+
+| time of one over the other | length | here | published |
+| --- | ---: | ---: | ---: |
+{% for r in record.published %}
+| {{ r.what }} | {{ "{:,}".format(r.length) }} | {{ "%.2f" % r.ours }} | {{ "%.2f" % r.theirs }} |
 {% endfor %}
 {% endif %}
 {% if encoder %}
