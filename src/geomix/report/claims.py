@@ -10,6 +10,7 @@ from typing import Any
 
 from geomix.files import read_object, read_objects
 from geomix.report.columns import Column, Table
+from geomix.report.language import PUBLISHED
 from geomix.report.names import PHASES
 from geomix.report.text import interval_text, named_verdict
 from geomix.statistics.targets import NO_GATE, seeds_named, spoken, trainings_measured
@@ -27,12 +28,6 @@ class Claim:
     said: str = "-"
 
 
-# [Tested2026], e01, raw WikiText-2, three seeds (one offset: one seed); its speech study, e02, was proposed and not run
-SAID = {
-    ("grassmann", "transformer"): "1.331 [1.301, 1.362]: 330.0 against 247.9",
-    ("grassmann", "symmetric"): "1.009 [0.994, 1.025]: 330.0 against 327.0, a tie",
-    ("one_offset", "grassmann"): "312.6 against 330.0, one seed",
-}
 SAID_OF_BASELINE = "validation perplexity 247.9 (247.1, 250.5, 246.2)"
 
 
@@ -51,7 +46,7 @@ def claims_of_study(folder: str | os.PathLike, question: str) -> list[Claim]:
         for e in read_objects(folder / "comparisons.json", "a", "b", "set", "planned", "verdict"):
             if e["planned"] and e["set"] in study.test_sets:
                 contrast, figure = (_of_rates if study.metric == WER else _of_perplexities)(e)
-                said = SAID.get((e["a"], e["b"]), "-")
+                said = PUBLISHED.get((e["a"], e["b"]), "-")
                 found.append(Claim(f"{question}: {contrast}", "measured", figure, f"`{folder}/tables.md`", said))
     else:
         found.append(Claim(question, "not run", "-", f"`{folder}`"))

@@ -87,6 +87,13 @@ def _ends(low: str, high: str, between: str = " to ") -> Any:
     return lambda c: f"{c[low]:.3f}{between}{c[high]:.3f}" if low in c else ""
 
 
+PUBLISHED = {
+    ("grassmann", "transformer"): "1.331 [1.301, 1.362]: 330.0 against 247.9",
+    ("grassmann", "symmetric"): "1.009 [0.994, 1.025]: 330.0 against 327.0, a tie",
+    ("one_offset", "grassmann"): "312.6 against 330.0, one seed",
+}
+"""What [Tested2026] measured of a contrast: e01, raw WikiText-2, validation perplexities, three seeds. Its e02 was not run."""
+
 CONTRASTS = (
     Column("set", lambda c: c["set"]),
     Column("contrast", lambda c: f"{c['a']} / {c['b']}" + ("" if c["planned"] else " (exploratory)")),
@@ -95,6 +102,9 @@ CONTRASTS = (
     Column("Welch", _ends("welch_low", "welch_high")),
     Column("could have seen", _ends("smallest_ratio", "smallest_margin", " / ")),
     Column("verdict", lambda c: c["verdict"]),
+)
+PUBLISHED_COLUMN = Column(
+    "[Tested2026], valid", lambda c: PUBLISHED.get((c["a"], c["b"]), "") if c["set"] == "valid" else ""
 )
 
 
@@ -211,6 +221,12 @@ class LanguageReport:
                     values = [[(b.sine["0.5"], b.narrow_share, b.mean_gate) for b in blocks] for blocks in seeds]
                     yield Layers(arm, when, *np.mean(values, axis=0).T)
 
+    def contrasts(self) -> Table:
+        """The contrasts that the page shows, with the published ratio where there is one."""
+        shown = [c for c in self.comparisons if c["planned"] or c["set"] == "valid"]
+        published = any(PUBLISHED_COLUMN.value(c) for c in shown)
+        return Table.of([*CONTRASTS, PUBLISHED_COLUMN] if published else CONTRASTS, shown)
+
     def csv(self) -> str:
         """tables.csv: a line an arm."""
         return Table.of(COLUMNS, self.rows).pick(*CSV).csv()
@@ -233,7 +249,7 @@ class LanguageReport:
             arms=Table.of(COLUMNS, [*self.rows, *self._references()]).pick(*PAGE),
             method=ratio_method("perplexity", "perplexities"),
             expected=expected_table(self.study),
-            contrasts=Table.of(CONTRASTS, [c for c in self.comparisons if c["planned"] or c["set"] == "valid"]),
+            contrasts=self.contrasts(),
             layers=Table.of(LAYERS, self.layers()),
             figures=figure_names,
         )
