@@ -72,6 +72,42 @@ def check_study(config: Mapping[str, Any]) -> None:
             raise UserError(f"config: arm {arm!r} on the track espnet: {error}") from None
 
 
+def _encoder_conf(model: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Arguments of our encoder in ESPnet's frame; `UserError` names what ESPnet cannot do of `model`."""
+    if model["batch_norm"] != "espnet":
+        raise UserError(f"model.batch_norm {model['batch_norm']!r}: the track espnet has ESPnet's own: choose espnet")
+    if replaced := model.get("replaced"):
+        raise UserError(
+            f"{', '.join(replaced)} cannot be replaced in ESPnet's encoder: run the arm on the track own alone"
+        )
+    mixer = dict(model["mixer"])
+    if mixer.get("signs", "fixed") != "fixed":
+        raise UserError(
+            "mixer pair with learned signs: ESPnet's optimiser would decay them: run the arm on the track own alone"
+        )
+    return {
+        "output_size": model["width"],
+        "attention_heads": mixer.get("heads", 4) if mixer["mixer"] == "attention" else 1,
+        "linear_units": model["ff_dim"],
+        "num_blocks": model["blocks"],
+        "dropout_rate": float(model["dropout"]),
+        "positional_dropout_rate": float(model["positional_dropout"]),
+        "attention_dropout_rate": float(model["attention_dropout"]),
+        "input_layer": {4: "conv2d", 8: "conv2d8"}[model["subsampling"]],
+        "normalize_before": True,
+        "macaron_style": True,
+        "rel_pos_type": "latest",
+        "pos_enc_layer_type": "rel_pos",
+        "selfattention_layer_type": "rel_selfattn",
+        "activation_type": "swish",
+        "use_cnn_module": True,
+        "cnn_module_kernel": model["kernel"],
+        "concat_after": False,
+        "mixer": mixer,
+        "mixer_seed": seed,
+    }
+
+
 def model_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The part of ESPnet's configuration that says what is built: frontend, encoder, CTC alone.
 
@@ -88,41 +124,7 @@ def model_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
             f"architecture {model['architecture']!r} has no counterpart in the track espnet: run it on the track own"
         )
     else:
-        if model["batch_norm"] != "espnet":
-            raise UserError(
-                f"model.batch_norm {model['batch_norm']!r}: the track espnet has ESPnet's own: choose espnet"
-            )
-        if replaced := model.get("replaced"):
-            raise UserError(
-                f"{', '.join(replaced)} cannot be replaced in ESPnet's encoder: run the arm on the track own alone"
-            )
-        mixer = dict(model["mixer"])
-        if mixer.get("signs", "fixed") != "fixed":
-            raise UserError(
-                "mixer pair with learned signs: ESPnet's optimiser would decay them: run the arm on the track own alone"
-            )
-        encoder = ENCODER
-        conf = {
-            "output_size": model["width"],
-            "attention_heads": mixer.get("heads", 4) if mixer["mixer"] == "attention" else 1,
-            "linear_units": model["ff_dim"],
-            "num_blocks": model["blocks"],
-            "dropout_rate": float(model["dropout"]),
-            "positional_dropout_rate": float(model["positional_dropout"]),
-            "attention_dropout_rate": float(model["attention_dropout"]),
-            "input_layer": {4: "conv2d", 8: "conv2d8"}[model["subsampling"]],
-            "normalize_before": True,
-            "macaron_style": True,
-            "rel_pos_type": "latest",
-            "pos_enc_layer_type": "rel_pos",
-            "selfattention_layer_type": "rel_selfattn",
-            "activation_type": "swish",
-            "use_cnn_module": True,
-            "cnn_module_kernel": model["kernel"],
-            "concat_after": False,
-            "mixer": mixer,
-            "mixer_seed": settings["seed"],
-        }
+        encoder, conf = ENCODER, _encoder_conf(model, settings["seed"])
         if intermediate:
             conf["interctc_layer_idx"] = list(intermediate["blocks"])
             conf["interctc_use_conditioning"] = intermediate["self_conditioning"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,16 @@ def prepare_corpus(corpus: dict[str, Any], folder: str | Path) -> dict[str, Any]
     for split, ids in tokens.items():
         with atomic_path(folder / f"{split}.npy") as temporary, open(temporary, "wb") as file:
             np.save(file, ids)
-    size = tokenizer.get_vocab_size()
-    summary = {
+    summary = _summary(corpus, tokens, vocabulary, tokenizer.get_vocab_size(), unk)
+    write_json(folder / SUMMARY, summary)
+    return summary
+
+
+def _summary(
+    corpus: Mapping[str, Any], tokens: Mapping[str, np.ndarray], vocabulary: Path, size: int, unk: int
+) -> dict[str, Any]:
+    """The content of corpus.json: counts, entropies and hashes of a text in `size` pieces, `unk` the unknown one's number."""
+    return {
         "name": corpus["name"],
         "kind": corpus["kind"],
         "version": corpus.get("version"),
@@ -92,8 +101,6 @@ def prepare_corpus(corpus: dict[str, Any], folder: str | Path) -> dict[str, Any]
             **{split: hashlib.sha256(ids.tobytes()).hexdigest() for split, ids in tokens.items()},
         },
     }
-    write_json(folder / SUMMARY, summary)
-    return summary
 
 
 def read_blocks(folder: str | Path, split: str, block: int) -> np.ndarray:

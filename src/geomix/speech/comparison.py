@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,16 +51,6 @@ def compare_systems(
         for seed_b, y in b.items()
     ]
 
-    warnings = []
-    if len(words) < LEAST_SPEAKERS:
-        warnings.append(f"{len(words)} speaker{'s' * (len(words) > 1)}: too few for a verdict")
-    elif not t.standard_error > 0:
-        warnings.append("the differences do not vary over speakers: no interval, so no verdict")
-    elif len(words) < FEW_SPEAKERS:
-        warnings.append(f"only {len(words)} speakers: an interval from so few is rough")
-    single = [name for name, arm in zip(names, (a, b), strict=True) if len(arm) == 1]
-    if single:
-        warnings.append(f"one seed of {' and of '.join(single)}: no variation between seeds in the interval")
     low_90, high_90 = ninety_percent(t)
     return {
         "difference": percentile.estimate,
@@ -86,8 +76,22 @@ def compare_systems(
         "resamples": resamples,
         "method": METHOD,
         "verdict": verdict_of(t, margin=margin, seeds=(len(a), len(b)), speakers=len(words)),
-        "warnings": warnings,
+        "warnings": _warnings(t, len(words), [n for n, arm in zip(names, (a, b), strict=True) if len(arm) == 1]),
     }
+
+
+def _warnings(t: TInterval, speakers: int, of_one_seed: Sequence[str]) -> list[str]:
+    """What an interval from so few speakers, without a spread, or without a second seed of some arms, does not say."""
+    warnings = []
+    if speakers < LEAST_SPEAKERS:
+        warnings.append(f"{speakers} speaker{'s' * (speakers > 1)}: too few for a verdict")
+    elif not t.standard_error > 0:
+        warnings.append("the differences do not vary over speakers: no interval, so no verdict")
+    elif speakers < FEW_SPEAKERS:
+        warnings.append(f"only {speakers} speakers: an interval from so few is rough")
+    if of_one_seed:
+        warnings.append(f"one seed of {' and of '.join(of_one_seed)}: no variation between seeds in the interval")
+    return warnings
 
 
 def rate_form(
