@@ -140,3 +140,28 @@ def test_names_of_pieces_load_nothing_heavy():
     code = "import sys, geomix.benchmarks.speed.pieces; print(*{'torch', 'numpy', 'scipy', 'matplotlib'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+# [Parslow2026], appendix A.1: baseline and atomic kernel in ms, at B 1, 8, 32 and 128
+PUBLISHED_KERNELS = {
+    "3, 3": ((0.2779, 0.2617, 0.2551, 0.2606), (0.2491, 0.2469, 0.2434, 0.2383)),
+    "4, 3": ((0.3360, 0.3001, 0.2954, 0.2939), (0.2599, 0.2774, 0.2734, 0.2894)),
+    "4, 4": ((0.3052, 0.3480, 0.3286, 0.3057), (0.2816, 0.2744, 0.2859, 0.2817)),
+    "5, 3": ((0.3952, 0.3853, 0.4054, 0.5594), (0.3576, 0.3627, 0.3926, 0.3663)),
+}
+
+
+def test_the_published_kernels_stand_beside_ours_by_ratio():
+    page = (ROOT / "docs/algebra.md").read_text()
+    lines = page[page.index("| algebra | on | B 1 |") :].split("\n\n")[0].splitlines()[2:]
+    shown = [[cell.strip() for cell in line.strip("|").split("|")][2:] for line in lines]
+    expected = []
+    for case, kernels in PUBLISHED_KERNELS.items():
+        n, k = case.split(", ")
+        expected.append([f"{slow / fast:.2f}" for slow, fast in zip(*kernels, strict=True)])
+        for folder in ("", "epyc/"):
+            with open(ROOT / f"results/published/bench/{folder}product.csv", newline="") as file:
+                rows = [r for r in csv.DictReader(file) if r["case"] == f"n{n} k{k}" and r["direction"] == "forward"]
+            us = {(row["form"], row["B"]): float(row["median_us"]) for row in rows}
+            expected.append([f"{us['gather_scatter', b] / us['geomix', b]:.2f}" for b in ("1", "8", "32", "128")])
+    assert shown == expected
