@@ -5,11 +5,14 @@ import json
 import time
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from geomix.report.page import build_page
 from geomix.speech.manifest import read_manifest
 from geomix.speech.scoring import read_score
+from tests.conftest import ROOT
 from tests.page.conftest import HTML, RECORDED, address
 
 # what every test waits for: the rows of the table
@@ -229,3 +232,86 @@ def test_no_view_is_wider_than_the_window(browser, page, width):
         browser.execute_script(f"document.getElementById('tab-{tab}').click()")
         wait(browser, f"return !document.getElementById('panel-{tab}').hidden")
         assert browser.execute_script("return document.scrollingElement.scrollWidth") <= width, tab
+
+
+AN4 = ROOT / "results/published/an4"
+TEXT = "return [...document.querySelectorAll('{} .tabulator-row')].map(row => Object.fromEntries([...row.querySelectorAll('.tabulator-cell')].map(cell => [cell.getAttribute('tabulator-field'), cell.textContent])))"  # fmt: skip
+
+
+def mean_errors(arm, count):
+    """{(utterance, key): (errors, occurrences)} of AN4's test set, errors meant over the arm's three seeds; `count` yields both by key."""
+    found = {}
+    references = {u.id: u for u in read_manifest(AN4 / "manifests/test.tsv")}
+    for seed in (0, 1, 2):
+        for u in read_score(AN4 / f"own/{arm}/seed{seed}/score/test.tsv").utterances:
+            for key, errors, occurrences in count(u, references[u.id]):
+                before = found.get((u.id, key), (0.0, 0))[0]
+                found[u.id, key] = (before + errors / 3, occurrences)
+    return found
+
+
+def ratio_interval(x, words):
+    """Points and their 95 % ends: the t-interval of sum(x) / sum(words), by the residuals of each cluster."""
+    x, words = np.array(x, float), np.array(words, float)
+    ratio = x.sum() / words.sum()
+    error = np.std(x - ratio * words, ddof=1) * np.sqrt(len(x)) / words.sum()
+    return 100 * ratio, *stats.t(len(x) - 1, loc=100 * ratio, scale=100 * error).interval(0.95)
+
+
+def cells(browser, place, field):
+    return {row[field]: row for row in browser.execute_script(TEXT.format(place))}
+
+
+def test_intervals_of_the_page_are_those_of_the_scores(browser):
+    """On AN4: between speakers, over a speaker's utterances, and of each word over speakers."""
+    open_page(browser, AN4 / "page/index.html", "compare")
+    set_value(browser, "#panel-compare select[data-side=a]", "own/grassmann")
+    set_value(browser, "#panel-compare select[data-side=b]", "own/attention")
+    whole = lambda u, _: [("", u.words.errors, u.words.reference)]
+    a, b = mean_errors("grassmann", whole), mean_errors("attention", whole)
+    speaker = {u.id: u.speaker for u in read_manifest(AN4 / "manifests/test.tsv")}
+    differences = {i: (a[i, key][0] - b[i, key][0], words) for (i, key), (_, words) in a.items()}
+    of = lambda name: [d for i, d in differences.items() if speaker[i] == name]
+    ends = lambda low, high, digits: f"[{low:+.{digits}f}, {high:+.{digits}f}]"
+
+    clusters = [np.sum(of(name), axis=0) for name in sorted(set(speaker.values()))]
+    value, low, high = ratio_interval(*zip(*clusters, strict=True))
+    line = browser.execute_script(
+        "return [...document.querySelector('#by-set tbody tr').cells].map(c => c.textContent)"
+    )
+    assert (line[0], line[5], line[6]) == ("test", f"{value:+.2f}", ends(low, high, 2))
+
+    wait(browser, "return document.querySelectorAll('#by-speaker .tabulator-row').length")
+    speakers = cells(browser, "#by-speaker", "speaker")
+    assert len(speakers) == 10
+    for name, row in speakers.items():
+        value, low, high = ratio_interval(*zip(*of(name), strict=True))
+        assert (row["d"], row["low"]) == (f"{value:+.1f}", ends(low, high, 1)), name
+
+    def missed(u, reference):
+        steps = [step for step in u.alignment if step != "I"]
+        said = dict.fromkeys(reference.text.split())
+        for word in said:
+            places = [i for i, w in enumerate(reference.text.split()) if w == word]
+            yield word, sum(steps[i] != "=" for i in places), len(places)
+
+    a, b = mean_errors("grassmann", missed), mean_errors("attention", missed)
+    words = wait(browser, "return document.querySelectorAll('#by-word .tabulator-row').length") and cells(
+        browser, "#by-word", "word"
+    )
+    assert len(words) > 5
+    for word, row in words.items():
+        by = {}
+        for (i, key), (errors, count) in a.items():
+            if key == word:
+                by.setdefault(speaker[i], []).append((errors - b[i, key][0], count))
+        value, low, high = ratio_interval(*zip(*(np.sum(each, axis=0) for each in by.values()), strict=True))
+        assert (row["d"], row["low"]) == (f"{value:+.1f}", ends(low, high, 1)), word
+
+
+def test_a_difference_of_clusters_of_one_size_has_the_interval_of_a_t_test(browser):
+    x = np.random.default_rng(0).normal(1, 2, 9)
+    open_page(browser, AN4 / "page/index.html", "compare")
+    found = browser.execute_script("return page.difference(arguments[0])", [[value, 20] for value in x])
+    expected = stats.ttest_1samp(100 * x / 20, 0).confidence_interval(0.95)
+    assert [found["low"], found["high"]] == pytest.approx(expected, rel=1e-4)
