@@ -42,7 +42,7 @@ def gate_line(gate: Mapping[str, Any] | None, parity: Mapping[str, Any] | None) 
         return "**No gate: no arm waited for the baseline to reach a target.**"
     if parity is None:
         return f"**Gate: {aim_of(sources_of(gate))} not measured yet.**"
-    line = f"**Gate: {parity['sentence']}** ({trainings_measured(parity)}; mode {parity['mode']})."
+    line = f"**Gate: {spoken(parity)}** ({trainings_measured(parity)}; mode {parity['mode']})."
     return line + named_sources(parity)
 
 
