@@ -28,17 +28,9 @@ def letters(text: str) -> str:
 
 
 def whisper_english() -> Callable[[str], str]:
-    """Whisper's EnglishTextNormalizer ([Radford2022], appendix C), from the package whisper-normalizer.
+    """Whisper's EnglishTextNormalizer ([Radford2022], appendix C), from the package whisper-normalizer."""
+    from whisper_normalizer.english import EnglishTextNormalizer  # reads its tables of spellings: half a second
 
-    Raises UserError when the package is not installed.
-    """
-    try:
-        from whisper_normalizer.english import EnglishTextNormalizer
-    except ImportError as error:
-        raise UserError(
-            f"the normaliser whisper-english needs {error.name}: pip install --no-deps whisper-normalizer==0.1.15 "
-            "more-itertools regex, or choose the normaliser letters"
-        ) from None
     return EnglishTextNormalizer()
 
 
