@@ -8,7 +8,7 @@ export PYTHONUNBUFFERED := 1
 # a thread a test process: two tests side by side use two cores better than one test on both
 SIDE_BY_SIDE := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(( $(CORES) < 4 ? $(CORES) : 4 )) --dist loadfile
 
-.PHONY: help env espnet espnet-test demo test lint debian-packages other-code-test slurm-test faults gpu-test granite-mutations fuzz trainings clean-demo
+.PHONY: help env espnet espnet-test demo test lint debian-packages slurm-test faults gpu-test granite-mutations fuzz trainings clean-demo
 
 help: ## what can be made here
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
@@ -69,14 +69,14 @@ lint: .venv/.test-stamp
 	$(BIN)/snakefmt --check -l 120 Snakefile rules
 
 test: .venv/.test-stamp .venv-peer/.stamp .venv-espnet/.stamp debian-packages lint ## the tests (the environments and Debian packages they need are installed first)
-	@echo "== tests on a real one-machine Slurm, and beside them those with transformers 4.57.1 and ESPnet 202611 (6 minutes; each prints at its end)"
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target slurm-test other-code-test
+	@echo "== tests against transformers 4.57.1"
+	.venv-peer/bin/python -m pytest -m peer tests/models/granite
+	@echo "== tests with ESPnet 202611"
+	.venv-espnet/bin/python -m pytest -m espnet tests/espnet_track
+	@echo "== tests on a real one-machine Slurm"
+	$(BIN)/python -m pytest -m slurm
 	@echo "== all other tests, side by side"
 	$(SIDE_BY_SIDE) -m "not peer and not espnet and not slurm" --durations=25
-
-other-code-test: .venv-peer/.stamp .venv-espnet/.stamp
-	.venv-peer/bin/python -m pytest -m peer tests/models/granite
-	.venv-espnet/bin/python -m pytest -m espnet tests/espnet_track
 
 espnet-test: .venv/.test-stamp .venv-espnet/.stamp ## the tests of the track espnet
 	.venv-espnet/bin/python -m pytest -m espnet tests/espnet_track --durations=10

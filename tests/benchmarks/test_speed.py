@@ -7,7 +7,7 @@ import pytest
 
 from geomix.benchmarks.speed import measure
 from geomix.benchmarks.speed.measure import measure_piece
-from geomix.benchmarks.speed.page import beside_published, build_report, paper_over_anchored
+from geomix.benchmarks.speed.page import Beside, beside_published, build_report, paper_over_anchored
 from geomix.benchmarks.speed.pieces import ARMS, Sizes
 from geomix.benchmarks.speed.work import block_work
 from geomix.errors import UserError
@@ -121,9 +121,9 @@ def test_ratios_beside_the_published_ones():
         for f in ("grassmann", "attention")
     ]
     assert beside_published(rows) == [
-        {"what": "block: paper over anchored", "length": 128, "ours": 3.0, "theirs": 3.52},
-        {"what": "block: anchored over attention", "length": 128, "ours": 1.5, "theirs": 1.41},
-        {"what": "step: grassmann over attention", "length": 1271, "ours": 1.0, "theirs": 1.07},
+        Beside("block: paper over anchored", 128, 3.0, 3.52),
+        Beside("block: anchored over attention", 128, 1.5, 1.41),
+        Beside("step: grassmann over attention", 1271, 1.0, 1.07),
     ]
     rows[1]["agrees"] = False
     assert len(beside_published(rows)) == 2

@@ -49,10 +49,10 @@ def set_value(browser, selector, value, event="change"):
     )  # fmt: skip
 
 
-def shown(browser):
+def shown(browser, rows=ROWS):
     """The cells of the rows that are drawn, by the names of their columns."""
     return browser.execute_script(
-        f"return [...document.querySelectorAll('{ROWS}')].map(row => Object.fromEntries([...row.querySelectorAll("
+        f"return [...document.querySelectorAll('{rows}')].map(row => Object.fromEntries([...row.querySelectorAll("
         "'.tabulator-cell')].map(cell => [cell.getAttribute('tabulator-field'), cell.textContent])))"
     )
 
@@ -235,7 +235,7 @@ def test_no_view_is_wider_than_the_window(browser, page, width):
 
 
 AN4 = ROOT / "results/published/an4"
-TEXT = "return [...document.querySelectorAll('{} .tabulator-row')].map(row => Object.fromEntries([...row.querySelectorAll('.tabulator-cell')].map(cell => [cell.getAttribute('tabulator-field'), cell.textContent])))"  # fmt: skip
+SPEAKERS, WORDS = "#by-speaker .tabulator-row", "#by-word .tabulator-row"
 
 
 def mean_errors(arm, count):
@@ -258,10 +258,6 @@ def ratio_interval(x, words):
     return 100 * ratio, *stats.t(len(x) - 1, loc=100 * ratio, scale=100 * error).interval(0.95)
 
 
-def cells(browser, place, field):
-    return {row[field]: row for row in browser.execute_script(TEXT.format(place))}
-
-
 def test_intervals_of_the_page_are_those_of_the_scores(browser):
     """On AN4: between speakers, over a speaker's utterances, and of each word over speakers."""
     open_page(browser, AN4 / "page/index.html", "compare")
@@ -281,10 +277,10 @@ def test_intervals_of_the_page_are_those_of_the_scores(browser):
     )
     assert (line[0], line[5], line[6]) == ("test", f"{value:+.2f}", ends(low, high, 2))
 
-    wait(browser, "return document.querySelectorAll('#by-speaker .tabulator-row').length")
-    speakers = cells(browser, "#by-speaker", "speaker")
-    assert len(speakers) == 10
-    for name, row in speakers.items():
+    by_speaker = wait(browser, f"return document.querySelectorAll('{SPEAKERS}').length") and shown(browser, SPEAKERS)
+    assert len(by_speaker) == 10
+    for row in by_speaker:
+        name = row["speaker"]
         value, low, high = ratio_interval(*zip(*of(name), strict=True))
         assert (row["d"], row["low"]) == (f"{value:+.1f}", ends(low, high, 1)), name
 
@@ -296,11 +292,10 @@ def test_intervals_of_the_page_are_those_of_the_scores(browser):
             yield word, sum(steps[i] != "=" for i in places), len(places)
 
     a, b = mean_errors("grassmann", missed), mean_errors("attention", missed)
-    words = wait(browser, "return document.querySelectorAll('#by-word .tabulator-row').length") and cells(
-        browser, "#by-word", "word"
-    )
-    assert len(words) > 5
-    for word, row in words.items():
+    by_word = wait(browser, f"return document.querySelectorAll('{WORDS}').length") and shown(browser, WORDS)
+    assert len(by_word) > 5
+    for row in by_word:
+        word = row["word"]
         by = {}
         for (i, key), (errors, count) in a.items():
             if key == word:

@@ -83,7 +83,8 @@ def simulate(
 ) -> Outcome:
     """Draw `runs` studies of two arms whose rates differ by `difference` points, and judge each.
 
-    The first `bootstrapped` of them get a percentile bootstrap interval of 1,000 resamples too. With one seed an arm no verdict about arms is given; `better` is then the share of intervals without zero.
+    The first `bootstrapped` of them get a percentile bootstrap interval of 1,000 resamples too. With one seed an arm no
+    verdict about arms is given; `better` is then the share of intervals without zero.
     """
     generator = np.random.default_rng(seed)
     words = np.full(truth.speakers, 100.0)

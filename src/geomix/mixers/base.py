@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -27,7 +28,7 @@ class Size:
     from_linear_maps: bool = False
 
 
-class Arguments(BaseModel):
+class Arguments(BaseModel, ABC):
     """Arguments of one mixer as a configuration may name them; `mixer` is its name. Fields are documented by their descriptions.
 
     `version` rises with every change of the mixer's code that changes its output: trainings of the version before then count
@@ -37,13 +38,13 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     version: ClassVar[int] = 1
 
+    @abstractmethod
     def parameters(self, width: int) -> int:
         """Trainable parameters of the mixer of one block."""
-        raise NotImplementedError
 
+    @abstractmethod
     def macs_per_frame(self, width: int, frames: int) -> float:
         """Multiply-adds of its matrix products per frame, in a sequence of `frames`."""
-        raise NotImplementedError
 
     def check(self, width: int, named: str = "width") -> None:
         """`UserError` for arguments that fit no model of this width; `named` is how its key is called."""

@@ -16,7 +16,7 @@ from geomix.report.columns import Column, Table, fixed, thousands
 from geomix.report.expectations import expected_table
 from geomix.report.pages import render
 from geomix.statistics import ratio_method
-from geomix.statistics.targets import NO_GATE, named_sources, seeds_named, short_aim
+from geomix.statistics.targets import NO_GATE, named_sources, seeds_named, short_aim, spoken
 from geomix.training.results import Study, Trained
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class LanguageReport:
         if self.study.gate is None:
             return ""
         parity = read_object(self.study.folder / "parity.json", "sentence", "seeds")
-        return f"{parity['sentence']} ({seeds_named(parity['seeds'])}).{named_sources(parity)}"
+        return f"{spoken(parity)} ({seeds_named(parity['seeds'])}).{named_sources(parity)}"
 
     @property
     def measured(self) -> dict[tuple[str, str, str], float]:

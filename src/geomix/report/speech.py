@@ -19,7 +19,7 @@ from geomix.report.text import interval_text, named_verdict
 from geomix.speech.comparison import FEW_SPEAKERS
 from geomix.speech.scoring import Counts, by_speaker, read_score
 from geomix.statistics import bootstrap_rate
-from geomix.statistics.targets import gate_line, outcome_mark, spoken
+from geomix.statistics.targets import gate_line, outcome_mark
 from geomix.training.record import SpeechPart
 from geomix.training.results import Study, Trained
 
@@ -127,7 +127,6 @@ class SpeechReport:
 
     def text(self) -> str:
         """The main table, the planned contrasts and the gate as aligned text for a terminal."""
-        parity = self.parity and {**self.parity, "sentence": spoken(self.parity)}
         return render(
             "speech.txt",
             report=self,
@@ -135,7 +134,7 @@ class SpeechReport:
             main=main_table(self),
             planned=contrast_table(self, planned=True),
             expected=expected_table(self.study),
-            gate=gate_line(self.study.gate, parity).replace("*", ""),
+            gate=gate_line(self.study.gate, self.parity).replace("*", ""),
             warnings=warnings(self),
         ).rstrip("\n")
 

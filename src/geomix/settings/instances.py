@@ -7,6 +7,7 @@ form of its kind: the whole resolved configuration for speech, a section in the 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from geomix.settings.trainings import evaluation_sets, language_trainings_of, tr
 
 
 @dataclass(frozen=True)
-class Instance:
+class Instance(ABC):
     """One study.
 
     name : its folder below results/ and logs/
@@ -47,32 +48,32 @@ class Instance:
         return self.config["gate"]
 
     @property
+    @abstractmethod
     def trainings(self) -> list[tuple[str, str, int]]:
         """(track, arm, seed) of each training, first seeds first; the track of a language model has no name."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def description(self) -> dict[str, Any]:
         """What study.json says that comes from the settings."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def comparison(self) -> dict[str, Any]:
         """What the comparison of the arms depends on."""
-        raise NotImplementedError
 
     @property
     def measured(self) -> dict[str, Any]:
         """Params of the gate's measurement."""
         return {"gate": self.gate, "run": self.folder}
 
+    @abstractmethod
     def training(self, arm: str, seed: int, track: str = "") -> str:
         """Param of a training: the hash of all that decides its weights beside the data."""
-        raise NotImplementedError
 
+    @abstractmethod
     def judged(self, anchor: Mapping[str, Any]) -> list[str]:
         """Files, of those below the study's folder, that an anchor of the gate is measured by."""
-        raise NotImplementedError
 
     def files(self, pattern: str) -> list[str]:
         """`pattern`, of a training's folder, filled in for each training, and for each evaluation set where it has `{set}`."""

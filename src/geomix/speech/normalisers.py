@@ -29,7 +29,7 @@ def letters(text: str) -> str:
 
 def whisper_english() -> Callable[[str], str]:
     """Whisper's EnglishTextNormalizer ([Radford2022], appendix C), from the package whisper-normalizer."""
-    from whisper_normalizer.english import EnglishTextNormalizer  # reads its tables of spellings: half a second
+    from whisper_normalizer.english import EnglishTextNormalizer
 
     return EnglishTextNormalizer()
 

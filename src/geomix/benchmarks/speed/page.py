@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def build_report(pieces: Sequence[str | Path], folder: str | Path) -> dict[str, 
     write_csv(folder / "speed.csv", COLUMNS, [row | more | machine for row, more in zip(rows, scaled, strict=True)])
     record = {
         "ratios": paper_over_anchored(rows),
-        "published": beside_published(rows),
+        "published": [asdict(beside) for beside in beside_published(rows)],
         "goal": GOALS.get(found[0]["record"]["device_type"]),
         "ctc": [{key: row[key] for key in CTC} for row in rows if row["part"] == "ctc"],
         "pieces": {piece["piece"]: piece["record"] for piece in found},
@@ -70,19 +71,32 @@ def paper_over_anchored(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
     return ratios
 
 
-def beside_published(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Ratios of times that [Tested2026] measured too: {what, length, ours, theirs}, where both forms were measured here.
+@dataclass(frozen=True)
+class Beside:
+    """How many times as long one form takes as another, here and as published; `length` in tokens or frames."""
+
+    what: str
+    length: int
+    ours: float
+    theirs: float
+
+
+def beside_published(rows: Sequence[Row]) -> list[Beside]:
+    """Ratios of times that [Tested2026] measured too, where both forms were measured here (and agreed, if they are one function).
 
     Seconds of two machines are not comparable; how much slower one form is than another on each may be.
     """
-    timed = {(row["form"], row["length"]): row for row in rows if row["part"] == "step" or row["what"] == "block"}
-    found = []
+    times = {
+        (row["form"], row["length"]): row["seconds"] for row in rows if row["part"] == "step" or row["what"] == "block"
+    }
+    agreed, found = paper_over_anchored(rows)["block"], []
     for (slow, fast), published in PUBLISHED.items():
         for length, theirs in published.items():
-            a, b = timed.get((slow, length)), timed.get((fast, length))
-            if a and b and (slow != "paper" or (a.get("agrees") and b.get("agrees"))):
-                what, ours = f"{a['part']}: {slow} over {fast}", round(a["seconds"] / b["seconds"], 2)
-                found.append({"what": what, "length": length, "ours": ours, "theirs": round(theirs, 2)})
+            a, b = times.get((slow, length)), times.get((fast, length))
+            ours = agreed.get(str(length)) if slow == "paper" else a and b and round(a / b, 2)
+            if ours:
+                part = "step" if slow == "grassmann" else "block"
+                found.append(Beside(f"{part}: {slow} over {fast}", length, ours, round(theirs, 2)))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -56,7 +57,7 @@ class Window:
     text: str
 
 
-class _Windowed:
+class _Windowed(ABC):
     """Cuts, sorts by length, batches, and puts the texts back in order; what a batch becomes is the subclass's.
 
     `progress`, if given, is called after each batch with its windows and its seconds of audio.
@@ -72,8 +73,8 @@ class _Windowed:
             )
         self.device, self.window_seconds, self.batch, self.progress = device, window_seconds, batch, progress
 
-    def _texts(self, waveforms: Sequence[Tensor]) -> list[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def _texts(self, waveforms: Sequence[Tensor]) -> list[str]: ...
 
     def windows(self, recordings: Iterable[np.ndarray]) -> list[Window]:
         """Decode recordings (samples,) at 16 kHz -> all windows, in order of recording and time.
